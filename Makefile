@@ -126,7 +126,9 @@ FILLED = sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|; s|@INCLUDE@|$(INCL
 	s|@POINTER@|'"$$($(POINTER))"'|; \
 	s|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|'
 install-rt:
-	cargo build --release -p asmp-rt-c
+	@if command -v cargo >/dev/null; then cargo build --release -p asmp-rt-c; \
+	elif ! test -f $(TARGET)/release/libasmp_rt.so; then \
+		echo 'first, as a user who has cargo: cargo build --release -p asmp-rt-c' >&2; exit 1; fi
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/asmp-rtf
 	install -Dm755 $(TARGET)/release/libasmp_rt.so $(DESTDIR)$(LIBDIR)/libasmp_rt.so.$(VERSION)
 	ln -sf libasmp_rt.so.$(VERSION) $(DESTDIR)$(LIBDIR)/$(SONAME)

@@ -112,7 +112,9 @@ struct RoomEntry {
 pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let mut reason = in_a_line(text, &error);
-        if reason.contains("a text in quotes") {
+        const TEXT: &str = "a text in quotes";
+        if let Some(at) = reason.find(TEXT) {
+            reason.truncate(at + TEXT.len());
             reason += "; a time has its unit: \"5 ms\"";
         }
         FileError::Syntax { reason }

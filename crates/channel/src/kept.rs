@@ -39,13 +39,15 @@ pub struct Kept {
     message: [u8; BYTES],
     name: String,
     dir: PathBuf,
+    /// Who registered it: where the channel is.
+    user: u32,
 }
 
 impl Kept {
     /// Registers a channel with asmpd. Of FIFOs and calls, take the role of our end first. For
     /// set-up only: allocates, makes system calls, waits for asmpd up to 10 s. Errors: `NoKeeper`,
     /// `NameKept`, `TooMany`, `TooManyReaders`, `NotKept`, `BothWrite`, `NoRole`, `HugePages`,
-    /// `WrongOwner`, `TimedOut`, `BadMessage`, `Shm`, `Io`.
+    /// `WrongOwner`, `Busy`, `TimedOut`, `BadMessage`, `Shm`, `Io`.
     pub fn new(
         channel: &SharedMemory,
         access: Access,
@@ -66,12 +68,14 @@ impl Kept {
         let message = Registration { name: name.clone(), access, users, groups }.to_bytes()?;
         let memory = given(channel, access, dir)?;
         let connection = register(dir, &name, &message, &memory)?;
-        Ok(Self { connection, memory, message, name, dir: dir.to_owned() })
+        Ok(Self { connection, memory, message, name, dir: dir.to_owned(), user: user() })
     }
 
     /// Registers again if asmpd has ended meanwhile; false if it has not. Call it each second, or
-    /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs two system calls
-    /// where there is nothing to do. Errors: as for `new`; `NoKeeper` until asmpd runs again.
+    /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs three system calls
+    /// where there is nothing to do. Errors: as for `new`; `NoKeeper` until asmpd runs again;
+    /// `NotKept` if this process has another user ID by now, and so the channel would have another
+    /// path.
     pub fn renew(&mut self) -> Result<bool, OfferError> {
         let mut byte = [0];
         let said = wire::take_bytes(&self.connection, &mut byte);
@@ -80,20 +84,28 @@ impl Kept {
         if is_open && self.path().symlink_metadata().is_ok() {
             return Ok(false);
         }
+        if user() != self.user {
+            let what = "its process had another user ID when it registered the channel";
+            return Err(OfferError::NotKept { name: self.name.clone(), what });
+        }
         self.connection = register(&self.dir, &self.name, &self.message, &self.memory)?;
         Ok(true)
     }
 
     /// Where programs receive the channel.
     pub fn path(&self) -> PathBuf {
-        // SAFETY: takes nothing, cannot fail.
-        path_of(&self.dir, unsafe { libc::geteuid() }, &self.name)
+        path_of(&self.dir, self.user, &self.name)
     }
 
     /// For poll(2): readable once asmpd has ended.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }
+}
+
+fn user() -> u32 {
+    // SAFETY: takes nothing, cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// A connection on which asmpd has said that it keeps the channel.
@@ -112,10 +124,8 @@ fn register(
             Some(libc::EAGAIN) => OfferError::TimedOut { path: path.clone() },
             _ => io(cause),
         })?;
-    // SAFETY: takes nothing, cannot fail.
-    let me = unsafe { libc::geteuid() };
     let found = wire::peer(&connection).map_err(io)?.user;
-    if ![0, me].contains(&found) {
+    if ![0, user()].contains(&found) {
         return Err(OfferError::WrongOwner { path, found, asked: 0 });
     }
     hear(&connection, Reply::Ready, name, &path, end)?;

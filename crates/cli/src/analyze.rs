@@ -25,7 +25,7 @@ use std::str::FromStr;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Task set in TOML, or in CSV if the name ends in .csv (docs/guide/analysis.md)
+    /// Task set in TOML, or in CSV if the name ends in .csv
     ///
     /// Cost, period and other times need a unit. CSV has the keys of a task as its header.
     /// Example: asmp analyze tasks.toml

@@ -22,10 +22,7 @@ pub use measure::{MOST_SAMPLES, Measure, Series, TimeSource, Unit};
 /// and restores each original value afterwards. Changing partitions needs root; looking does not.
 #[derive(Debug, Parser)]
 #[command(name = "asmp", version, arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(
-    after_help = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe    Topics: asmp \
-                  help topics"
-)]
+#[command(after_help = examples::CPUS)]
 #[command(after_long_help = examples::ASMP)]
 pub struct Cli {
     #[command(subcommand)]
@@ -59,7 +56,7 @@ pub enum Command {
     /// Prints each file that the change would write, with its old value, its new value and the
     /// reason. Also prints what this boot does not allow. Changes nothing and needs no root; it
     /// then names what only root may read.
-    #[command(after_long_help = examples::PLAN)]
+    #[command(after_long_help = examples::PLAN, mut_subcommands = examples::of_plan)]
     Plan {
         /// Print the plan as JSON
         ///
@@ -304,8 +301,8 @@ pub enum Change {
     Repair {
         /// A partition that must exist
         ///
-        /// If there is none of this name, nothing is done. All partitions are repaired. Example:
-        /// asmp repair motion
+        /// If there is none of this name, nothing is done, with exit code 32. Otherwise all
+        /// partitions are repaired, not only this one. Example: asmp repair motion
         name: Option<String>,
     },
     /// Restore the machine to its state before asmp changed it
@@ -431,10 +428,12 @@ pub struct Create {
 }
 
 #[derive(Debug, Clone, Args)]
+#[command(group = ArgGroup::new("members").required(true).multiple(true)
+    .args(["pids", "tids", "irqs"]))]
 pub struct Members {
     /// The partition
     ///
-    /// `asmp status` lists the names. Example: asmp add motion --pid 4711
+    /// `asmp status` lists the names. Example: motion
     pub name: String,
     /// A process with all its threads; repeatable
     ///
@@ -460,7 +459,8 @@ pub struct Run {
     pub shape: Shape,
     /// Name of the partition [default: run-PID]
     ///
-    /// A program that enters a partition by name needs it. Example: --name motion
+    /// A program that enters a partition by name needs it. A user who is not root gives a name
+    /// that begins with "run-". Example: --name motion
     #[arg(long)]
     pub name: Option<String>,
     /// Scheduling policy of the command

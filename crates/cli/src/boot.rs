@@ -34,7 +34,7 @@ pub fn boot(kernel: &dyn Kernel, action: &Boot) -> Result<()> {
 fn show(facts: &Facts, loader: Loader, file: &Path) -> Result<()> {
     let of = |name: &str| facts.boot_parameter(name).unwrap_or("not given").to_owned();
     println!("this boot: nohz_full={} rcu_nocbs={}", of("nohz_full"), of("rcu_nocbs"));
-    println!("candidates now: CPU {}", some(&facts.cpus.nohz_full));
+    println!("candidates now: {}", some(&facts.cpus.nohz_full));
     if !facts.cpus.tick_can_stop {
         println!("{CANNOT}");
     }
@@ -42,7 +42,9 @@ fn show(facts: &Facts, loader: Loader, file: &Path) -> Result<()> {
         Ok(text) => print!("{}:\n{text}", file.display()),
         Err(_) => println!("{}: not there", file.display()),
     }
-    println!("to change it: {}", loader.how("nohz_full=LIST rcu_nocbs=LIST"));
+    if facts.cpus.tick_can_stop {
+        println!("to change it: {}", loader.how("nohz_full=LIST rcu_nocbs=LIST"));
+    }
     Ok(())
 }
 
@@ -50,7 +52,7 @@ const CANNOT: &str = "this kernel cannot stop a tick (it was built without CONFI
                       only another kernel helps";
 
 fn some(cpus: &CpuSet) -> String {
-    if cpus.is_empty() { "none".to_owned() } else { cpus.to_string() }
+    if cpus.is_empty() { "none".to_owned() } else { format!("CPU {cpus}") }
 }
 
 /// CPU 0 keeps time for the others, and the system needs a CPU with a tick.

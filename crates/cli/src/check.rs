@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! check: prints what the doctor found.
 
+use crate::asmpd::Asmpd;
 use crate::exit::VIOLATED;
 use crate::print;
 use anyhow::Result;
+use asmp_daemon::policy;
 use asmp_host::Kernel;
-use asmp_shield::doctor::{Examination, Verdict};
+use asmp_shield::doctor::{Examination, Item, Verdict};
+use std::path::Path;
 
 /// Prints the findings; the exit code is 7 where something is missing.
 pub fn check(kernel: &dyn Kernel, as_json: bool) -> Result<u8> {
-    let examination = Examination::of(kernel)?;
+    let mut examination = Examination::of(kernel)?;
+    examination.items.extend(of_asmpd(kernel));
     let (facts, items) = (&examination.facts, &examination.items);
     if as_json {
         let value = serde_json::json!({
@@ -32,4 +36,40 @@ pub fn check(kernel: &dyn Kernel, as_json: bool) -> Result<u8> {
         }
     }
     Ok(if examination.lacks_something() { VIOLATED } else { 0 })
+}
+
+/// asmpd, and what it needs.
+fn of_asmpd(kernel: &dyn Kernel) -> Vec<Item> {
+    let item = |what, verdict, found: String, cure: &str| {
+        let cure = if verdict == Verdict::Optional { cure.to_owned() } else { String::new() };
+        Item { what, verdict, found, cure }
+    };
+    let good = |is_so| if is_so { Verdict::Ok } else { Verdict::Optional };
+    let found = |is_so, yes: &str, no: &str| if is_so { yes } else { no }.to_owned();
+    let asmpd = Asmpd::connect();
+    let fuse = kernel.exists(Path::new("/dev/fuse"));
+    let policy = match (kernel.exists(Path::new(policy::FILE)), policy::Files::default().read()) {
+        (false, _) => (Verdict::NotApplicable, format!("{}: not there", policy::FILE)),
+        (true, Ok(_)) => (Verdict::Ok, policy::FILE.to_owned()),
+        (true, Err(why)) => (Verdict::Optional, format!("it grants nothing: {why}")),
+    };
+    vec![
+        item(
+            "asmpd",
+            good(matches!(asmpd, Ok(Some(_)))),
+            match asmpd {
+                Ok(Some(_)) => "running".to_owned(),
+                Ok(None) => "not running".to_owned(),
+                Err(why) => why.to_string(),
+            },
+            "it repairs what others break: systemctl enable --now asmpd",
+        ),
+        item(
+            "partitions as files",
+            good(fuse),
+            found(fuse, "/dev/fuse", "there is no /dev/fuse"),
+            "modprobe fuse, then restart asmpd",
+        ),
+        item("policy of users", policy.0, policy.1, "correct it: asmp help policy"),
+    ]
 }

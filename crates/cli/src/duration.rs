@@ -49,6 +49,9 @@ pub fn run_time(text: &str) -> Result<Duration, String> {
 
 /// A duration of 1 s to 24 h.
 pub fn counting_time(text: &str) -> Result<Duration, String> {
+    if let Err(DurationError::NoUnit { text }) = text.parse::<ExactDuration>() {
+        return Err(format!("duration {text:?} has no unit: write {text}s or {text}min"));
+    }
     let time = time(text)?;
     let is_allowed = (1..=86_400).contains(&time.as_secs()) && time.as_secs_f64() <= 86_400.0;
     if is_allowed { Ok(time) } else { Err("the time must be between 1 s and 24 h".to_owned()) }
@@ -76,6 +79,14 @@ mod tests {
         assert!(run_time("m").is_err() && run_time("0m").is_err() && run_time("1um").is_err());
         let refused = duration("10m").unwrap_err();
         assert!(refused.ends_with("write 10 min or 10 ms"), "a slip of the pen: {refused}");
+    }
+
+    #[test]
+    fn a_counting_time_is_1_s_or_more_and_so_is_what_is_proposed() {
+        let refused = counting_time("5").unwrap_err();
+        assert_eq!(refused, "duration \"5\" has no unit: write 5s or 5min");
+        assert_eq!(counting_time("5s"), Ok(Duration::from_secs(5)));
+        assert!(counting_time("5ms").is_err());
     }
 
     #[test]

@@ -3,6 +3,12 @@
 //!
 //! A command line is indented by two spaces, what it does by six; `manual.rs` reads that form.
 
+use clap::Command;
+use clap::builder::StyledStr;
+
+pub const CPUS: &str = "CPUs: 1-3,5 · last · last:2 · 2-N · all · \"all-but 0\" · 0xe    Topics: \
+                        asmp help topics";
+
 pub const ASMP: &str = "\
 Examples:
   sudo asmp check
@@ -42,6 +48,31 @@ pub const PLAN_RUN: &str = "\
 Examples:
   sudo asmp plan run --cpus 3 -- ./app
       Show what `asmp run` would write before it starts ./app.";
+
+/// A change as `asmp plan` shows it.
+pub fn of_plan(change: Command) -> Command {
+    if change.get_name() == "run" {
+        return change;
+    }
+    let text = |text: Option<&StyledStr>| text.map(ToString::to_string).unwrap_or_default();
+    let about = text(change.get_about());
+    let long = text(change.get_long_about());
+    let examples = text(change.get_after_long_help());
+    let examples: String = examples.lines().fold(String::new(), |all, line| {
+        let command = line.strip_prefix("  sudo asmp ").or(line.strip_prefix("  asmp "));
+        let line = command.map_or(line.to_owned(), |rest| {
+            format!("  asmp plan {}", rest.trim_start_matches("plan "))
+        });
+        all + &line + "\n"
+    });
+    let name = change.get_name().to_owned();
+    change
+        .about(format!("Show what `asmp {name}` would change: {about}"))
+        .long_about(format!(
+            "Show what `asmp {name}` would change, and change nothing\n\nThe change: {long}"
+        ))
+        .after_long_help(examples)
+}
 
 pub const STATUS: &str = "\
 Examples:
@@ -198,7 +229,7 @@ Examples:
 
 pub const APPLY: &str = "\
 Examples:
-  sudo asmp apply partitions.toml --dry-run
+  asmp plan apply partitions.toml
       Show what would change.
   sudo asmp apply partitions.toml
       Change it.

@@ -120,7 +120,7 @@ pub const TABLE: &[(u8, &str)] = &[
          may wait for it",
     ),
     (48, "refused: SCHED_DEADLINE tasks of the system have booked the CPU"),
-    (NO_ASMPD, "events, run without root: asmpd does not run, or does not answer"),
+    (NO_ASMPD, "events: asmpd does not run; any command that asks it: it does not answer"),
     (BAD_RUN, "measure: the input is not a complete run or not a histogram"),
     (NO_LOAD, "measure: a load did not start or ended early"),
     (MIXED, "measure: the settings of the runs differ; --across accepts that"),

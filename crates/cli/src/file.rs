@@ -194,8 +194,13 @@ pub fn unreadable(error: &io::Error) -> String {
 }
 
 fn parse(text: &str) -> Result<Declaration, String> {
-    let declaration: Declaration =
-        toml::from_str(text).map_err(|error| syntax::in_a_line(text, &error))?;
+    let declaration: Declaration = toml::from_str(text).map_err(|error| {
+        let reason = syntax::in_a_line(text, &error);
+        match ["`grant`", "`channel`"].iter().any(|key| reason.contains(&format!("key {key}:"))) {
+            true => format!("{reason}; it belongs in {POLICY}: asmp help policy"),
+            false => reason,
+        }
+    })?;
     declaration.check().map_err(|wrong| {
         let number = line_of(text, &wrong).map_or(String::new(), |line| format!("line {line}, "));
         format!("{number}{}", wrong.reason)
@@ -271,6 +276,7 @@ mod tests {
             (format!("{a3}irqs = [4294967296]\n"), "found 4294967296; expected"),
             (format!("{a}cpus = 3\n"), "found 3; expected a text in quotes, such as \"3\""),
             (format!("{a3}tick = 1979-05-27\n"), "in quotes"),
+            ("[[grant]]\nusers = [1]\n".to_owned(), "belongs in /etc/asmp/policy.toml"),
         ] {
             let error = parse(&text).unwrap_err();
             assert!(error.contains(says) && !error.contains('\n'), "{text}: {error}");

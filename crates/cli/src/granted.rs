@@ -45,7 +45,12 @@ pub fn run(run: &Run, name: &str, signals: &Signals) -> Result<u8> {
     notes.iter().for_each(|note| eprintln!("asmp: {note}"));
     let ended = attend(run, name, signals);
     match end(&mut asmpd, name) {
-        Ok(Ended { notes }) => notes.iter().for_each(|note| eprintln!("asmp: {note}")),
+        Ok(Ended { notes, code }) => {
+            notes.iter().for_each(|note| eprintln!("asmp: {note}"));
+            if code != 0 {
+                return Ok(code);
+            }
+        }
         Err(error) if code_of(&error) == NO_PARTITION => {
             eprintln!("asmp: partition {name} ended while the command ran: `asmp events` says why");
         }

@@ -17,9 +17,9 @@ const RUNS_SHOWN: usize = 40;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Tasks and edges in TOML (docs/guide/granularity.md)
+    /// Tasks and edges in TOML
     ///
-    /// docs/guide/granularity.md describes the file. Example: asmp analyze graph flow.toml
+    /// `asmp help granularity` describes the file. Example: asmp analyze graph flow.toml
     #[arg(value_name = "flow.toml")]
     file: PathBuf,
     /// Print JSON

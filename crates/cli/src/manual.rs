@@ -7,7 +7,7 @@
 
 use crate::args::Cli;
 use crate::exit::{self, BAD_FILE, USAGE, failure};
-use crate::prose;
+use crate::prose::{self, to_text};
 use crate::usage;
 use anyhow::Result;
 use clap::{Command, CommandFactory};
@@ -19,6 +19,8 @@ const PARTITIONS: &str = include_str!("../../../docs/man/asmp-partitions.5.md");
 const POLICY: &str = include_str!("../../../docs/man/asmp-policy.5.md");
 const DAEMON: &str = include_str!("../../../docs/man/asmpd.8.md");
 const TREE: &str = include_str!("../../../docs/man/asmp-files.5.md");
+const ANALYSIS: &str = include_str!("../../../docs/guide/analysis.md");
+const GRANULARITY: &str = include_str!("../../../docs/guide/granularity.md");
 const ENVIRONMENT: &str = include_str!("../../../docs/man/environment.md");
 const FILES: &str = "\
 # FILES
@@ -242,18 +244,37 @@ fn exit_codes() -> String {
     prose
 }
 
-/// A topic: its name, its source, what it is about.
+/// A topic: its name, its text, what it is about.
 type Topic = (&'static str, fn() -> String, &'static str);
 
-const TOPICS: [Topic; 7] = [
-    ("concepts", || CONCEPTS.to_owned(), "partitions, the tick, interrupts, tasks: asmp(7)"),
-    ("partitions-file", || PARTITIONS.to_owned(), "the file of `asmp apply`: asmp-partitions(5)"),
-    ("asmpd", || DAEMON.to_owned(), "what holds the partitions, and what it serves: asmpd(8)"),
-    ("policy", || POLICY.to_owned(), "which users need no root: asmp-policy(5)"),
-    ("files", || TREE.to_owned(), "partitions as files: asmp-files(5)"),
-    ("exit-codes", || format!("# EXIT CODES\n{}", exit_codes()), "every exit code and its meaning"),
-    ("environment", || ENVIRONMENT.to_owned(), "environment variables"),
+const TOPICS: [Topic; 9] = [
+    ("concepts", || to_text(CONCEPTS), "partitions, the tick, interrupts, tasks: asmp(7)"),
+    ("partitions-file", || to_text(PARTITIONS), "the file of `asmp apply`: asmp-partitions(5)"),
+    ("asmpd", || to_text(DAEMON), "what repairs the partitions, and what it serves: asmpd(8)"),
+    ("policy", || to_text(POLICY), "which users need no root: asmp-policy(5)"),
+    ("files", || to_text(TREE), "partitions as files: asmp-files(5)"),
+    ("exit-codes", || to_text(&format!("# EXIT CODES\n{}", exit_codes())), "every exit code"),
+    ("environment", || to_text(ENVIRONMENT), "environment variables"),
+    ("analysis", || ANALYSIS.to_owned(), "task sets, `asmp analyze` and `simulate`"),
+    ("granularity", || GRANULARITY.to_owned(), "data flow, `asmp analyze graph`"),
 ];
+
+/// The name of the page in section 5 of a topic that is called otherwise.
+const PARTITIONS_PAGE: &str = "partitions";
+
+/// Finds a topic also by the name of its page or file: `asmp-files.5`, `policy.toml`.
+fn topic(word: &str) -> Option<&'static Topic> {
+    let named = short(word.trim_end_matches(".toml"));
+    let named = if named == PARTITIONS_PAGE { TOPICS[1].0 } else { named };
+    TOPICS.iter().find(|(name, ..)| *name == named)
+}
+
+/// The name of a page without `asmp-` and without its section.
+fn short(name: &str) -> &str {
+    let name = name.strip_prefix("asmp-").unwrap_or(name);
+    let section = name.rsplit_once('.').filter(|(_, section)| ["5", "7", "8"].contains(section));
+    section.map_or(name, |(name, _)| name)
+}
 
 /// What `asmp help WORDS` prints: a topic, or the long help of a command. Errors: exit code 2.
 pub fn help(words: &[String]) -> Result<String> {
@@ -265,15 +286,15 @@ pub fn help(words: &[String]) -> Result<String> {
                 lines.collect::<String>()
             ));
         }
-        if let Some((_, text, _)) = TOPICS.iter().find(|(name, ..)| name == word) {
-            return Ok(prose::to_text(&text()));
+        if let Some((_, text, _)) = topic(word) {
+            return Ok(text());
         }
     }
     let mut command = Cli::command();
     command.build();
     let mut found = &command;
     for word in words {
-        found = found.find_subcommand(word).ok_or_else(|| {
+        found = found.find_subcommand(short(word)).ok_or_else(|| {
             let places = words.last().map_or_else(Vec::new, |last| usage::places(&command, last));
             let cure = match places.as_slice() {
                 [] => "see asmp --help and asmp help topics".to_owned(),
@@ -418,6 +439,15 @@ mod tests {
         assert!(help(&words("exit-codes")).unwrap().contains("39"));
         assert_eq!(exit::code_of(&help(&words("nonsense")).unwrap_err()), USAGE);
         assert_eq!(exit::code_of(&page("nonsense").unwrap_err()), USAGE);
+        for (page, text) in [
+            ("asmp-files", "asmp-files - "),
+            ("asmpd.8", "asmpd - "),
+            ("partitions", "asmp-partitions - "),
+            ("policy.toml", "asmp-policy - "),
+            ("asmp-create.8", "Usage: asmp create"),
+        ] {
+            assert!(help(&words(page)).unwrap().contains(text), "{page}");
+        }
         for (line, cure) in
             [("latency", "asmp help measure latency"), ("measure noise", "asmp help noise")]
         {

@@ -91,30 +91,82 @@ pub fn to_roff(source: &str) -> String {
     roff
 }
 
-/// For a terminal: marks dropped, list items indented.
+/// For a terminal: list items indented, lines filled. Code keeps its backquotes, which say where it
+/// begins and ends.
 pub fn to_text(source: &str) -> String {
-    let mut text = String::new();
-    let mut item = false;
+    let mut text = Filled::default();
     lines(source, |line| {
-        let plain = |marked: &str| marked.replace("**", "").replace('`', "");
+        let plain = |marked: &str| marked.replace("**", "");
         match line {
             Line::Section(heading) | Line::Subsection(heading) => {
-                _ = writeln!(text, "{}", plain(heading))
+                text.line(&plain(heading));
             }
             Line::Item { term, text: says } if term.len() <= 3 => {
-                let _ = writeln!(text, "  {term:<3} {}", plain(says));
+                text.begin(&format!("  {term:<3}"), "      ");
+                text.words(&plain(says));
             }
             Line::Item { term, text: says } => {
-                _ = writeln!(text, "  {}\n      {}", plain(term), plain(says))
+                text.line(&format!("  {}", plain(term)));
+                text.begin("     ", "      ");
+                text.words(&plain(says));
             }
-            Line::Literal(literal) => _ = writeln!(text, "      {literal}"),
-            Line::Blank => text.push('\n'),
-            Line::Text(more) if item => _ = writeln!(text, "      {}", plain(more)),
-            Line::Text(more) => _ = writeln!(text, "  {}", plain(more)),
+            Line::Literal(literal) => text.line(&format!("      {literal}")),
+            Line::Blank => text.line(""),
+            Line::Text(more) => {
+                if text.open.is_none() {
+                    text.begin(" ", "  ");
+                }
+                text.words(&plain(more));
+            }
         }
-        item = matches!(line, Line::Item { .. }) || item && matches!(line, Line::Text(_));
     });
-    text
+    text.end();
+    text.done
+}
+
+/// Lines for a terminal, of which the last may get more words.
+#[derive(Default)]
+struct Filled {
+    done: String,
+    /// The line, and how the next one of the paragraph begins.
+    open: Option<(String, &'static str)>,
+}
+
+impl Filled {
+    const COLUMNS: usize = 79;
+
+    fn end(&mut self) {
+        if let Some((line, _)) = self.open.take() {
+            self.line(&line);
+        }
+    }
+
+    /// A line that stays as it is.
+    fn line(&mut self, line: &str) {
+        self.end();
+        self.done.push_str(line);
+        self.done.push('\n');
+    }
+
+    /// A paragraph: how its first line begins, and how the others do.
+    fn begin(&mut self, first: &str, others: &'static str) {
+        self.end();
+        self.open = Some((first.to_owned(), others));
+    }
+
+    fn words(&mut self, text: &str) {
+        let Some((mut line, others)) = self.open.take() else { return };
+        for word in text.split_whitespace() {
+            if line.chars().count() + 1 + word.chars().count() > Self::COLUMNS {
+                self.line(&line);
+                line = format!("{others}{word}");
+            } else {
+                line.push(' ');
+                line.push_str(word);
+            }
+        }
+        self.open = Some((line, others));
+    }
 }
 
 /// Marks within a line: **bold**, and `code` bold too, as manual pages have it.
@@ -161,11 +213,17 @@ mod tests {
     }
 
     #[test]
-    fn plain_text_has_no_marks() {
+    fn plain_text_is_filled_and_code_keeps_its_marks() {
         assert_eq!(
             to_text(SOURCE),
-            "NAME\n  a-b - says x\n\n  k = v\n      one\n      two\n  long\n      three\n\
+            "NAME\n  a-b - says `x`\n\n  k = v\n      one two\n  long\n      three\n\
              \n      .lit 'x'\n\n      more\n\n  end\n"
+        );
+        let long = to_text(&format!("- 7: {}\n", "word ".repeat(40)));
+        assert!(long.lines().all(|line| line.len() <= 79), "{long}");
+        assert_eq!(long.split_whitespace().count(), 41);
+        assert!(
+            long.starts_with("  7   word") && long.lines().nth(1).unwrap().starts_with("      w")
         );
     }
 }

@@ -15,7 +15,7 @@ use crate::print;
 use crate::signals::{self, Noted, Signals};
 use crate::supervise::{self, Stage};
 use anyhow::{Context, Result};
-use asmp_host::{Schedule, facts, sched};
+use asmp_host::{Schedule, facts, sched, task};
 use asmp_shield::{Caller, ChangeError, Members, Outcome, Request, Shield};
 use std::ffi::OsString;
 use std::io;
@@ -125,7 +125,8 @@ pub fn exec(shield: &Shield, exec: &Exec) -> Result<u8> {
     let own = std::process::id() as i32;
     let caller = changer(kernel)?;
     let (name, command) = (exec.name.clone(), base_name(&exec.command[0]));
-    let enter = Request::Exec { name: name.clone(), pid: own, command };
+    let process = task::identify(kernel, own).context("this process is not in /proc")?;
+    let enter = Request::Exec { name: name.clone(), process, command };
     let members = Members { pids: vec![own], ..Members::default() };
     let leave = Request::Remove { name, members, demote: true };
     let mut helper = Helper::start(|request| {

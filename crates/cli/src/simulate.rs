@@ -32,7 +32,7 @@ const MOST_JOBS: u64 = 1_000_000_000;
 pub struct Args {
     /// Task set in TOML, or in CSV if the name ends in .csv
     ///
-    /// docs/guide/analysis.md describes the file. Example: asmp simulate tasks.toml --policy edf
+    /// `asmp help analysis` describes the file. Example: asmp simulate tasks.toml --policy edf
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// np-edf, edf, rm, dm, fp, np-fp, muf [default: fp if each task has a priority, else edf]
@@ -41,9 +41,9 @@ pub struct Args {
     /// --replay needs it. Example: --policy np-edf
     #[arg(long)]
     policy: Option<Policy>,
-    /// Simulated time, with a unit (500ms, 10s)
+    /// Simulated time
     ///
-    /// A number with its unit. Example: --for 10s
+    /// A number with its unit: ns, us, ms, s, min or h. Example: --for 10s
     #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = time)]
     time: ExactDuration,
     /// Seed of the random numbers: the same seed gives the same output

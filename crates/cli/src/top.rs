@@ -23,11 +23,11 @@ use std::time::{Duration, Instant};
 /// Show partitions and what disturbs their CPUs, on a screen that is refreshed
 ///
 /// For each CPU of a partition: ticks, interrupts of devices, IPIs and softirqs a second. Column
-/// LAST draws their sum at each of the last looks as a bar. For each partition: its tasks, and what
-/// violates it. Violations come from asmpd; if it does not run, top looks for them itself, as `asmp
-/// status` does. Where `asmp measure latency` of this user or root measures in the partition, its
-/// worst latency in each of the last seconds. Keys: q or Esc ends it; the arrows, or j and k,
-/// choose the partition whose tasks are shown. Needs no root.
+/// LAST draws their sum in each of the last counts as a bar. For each partition: its tasks, and
+/// what violates it. Violations come from asmpd; if it does not run, top looks for them itself, as
+/// `asmp status` does. Where `asmp measure latency` of the same user measures in the partition, top
+/// shows its worst latency in each of the last seconds; as root, that of any user. Keys: q or Esc
+/// ends it; the arrows, or j and k, choose the partition whose tasks are shown. Needs no root.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How long each count takes
@@ -74,6 +74,7 @@ pub fn top(shield: &Shield, args: &Args) -> Result<u8> {
         for line in violations(screen.partitions()).chain(latencies(screen.partitions())) {
             println!("{line}");
         }
+        println!("{}", shown(screen.held()));
         return Ok(0);
     }
     // It restores the terminal also after a panic.

@@ -15,10 +15,14 @@ pub fn explain(error: Error, words: &[String]) -> Error {
     root.build();
     let (path, mut command) = meant(&root, words);
     match error.kind() {
-        ErrorKind::MissingRequiredArgument => match missing(&error, &command, words) {
-            Some(message) => command.error(error.kind(), message),
-            None => error,
-        },
+        ErrorKind::MissingRequiredArgument => {
+            let message =
+                missing(&error, &command, words).or_else(|| with_example(&error, &command));
+            match message {
+                Some(message) => command.error(error.kind(), message),
+                None => error,
+            }
+        }
         ErrorKind::ValueValidation => match not_a_number(&error) {
             Some(message) => command.error(error.kind(), message),
             None => error,
@@ -49,8 +53,12 @@ fn missing(error: &Error, command: &Command, words: &[String]) -> Option<String>
     let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
         return None;
     };
-    if command.get_name() == "noise" {
-        return Some("name a partition, or give --cpus LIST".to_owned());
+    match command.get_name() {
+        "noise" => return Some("name a partition, or give --cpus LIST".to_owned()),
+        "destroy" => {
+            return Some("name a partition (`asmp status` lists them), or give --all".to_owned());
+        }
+        _ => {}
     }
     let (cpus, others): (Vec<&String>, Vec<&String>) =
         missing.iter().partition(|name| name.contains("--cpus") || name.contains("--count"));
@@ -65,6 +73,16 @@ fn missing(error: &Error, command: &Command, words: &[String]) -> Option<String>
         Some(option) => format!("{CPUS_OR_COUNT}{others}; {option} goes with --count"),
         None => format!("{CPUS_OR_COUNT}{others}"),
     })
+}
+
+/// What is missing, and a command line that has it.
+fn with_example(error: &Error, command: &Command) -> Option<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return None;
+    };
+    let text = command.get_after_long_help()?.to_string();
+    let example = text.lines().find_map(|line| line.strip_prefix("  ")).map(str::trim)?;
+    Some(format!("missing: {}; for example: {example}", missing.join(", ")))
 }
 
 /// A number below 0 looks like an option to clap.
@@ -203,7 +221,24 @@ mod tests {
             assert_eq!(said.lines().next(), Some(&*format!("error: {first}")), "{said}");
             assert!(said.contains("Usage: asmp "), "{said}");
         }
-        assert!(said("resize rt").contains("not provided"), "resize has no --count");
+        let resize = said("resize rt");
+        let first = "error: missing: --cpus <CPUS>; for example: sudo asmp resize motion --cpus";
+        assert!(resize.starts_with(first), "it has no --count: {resize}");
+    }
+
+    #[test]
+    fn what_is_missing_is_named_with_a_command_line_that_has_it() {
+        for (line, says) in [
+            ("destroy", "name a partition (`asmp status` lists them), or give --all"),
+            ("exec motion", "missing: <COMMAND>...; for example: sudo asmp exec motion -- ./tool"),
+            ("add motion", "--pid <PID>|--tid <TID>|--irq <NAME|N>"),
+            ("move a --to b", "--pid <PID>|--tid <TID>|--irq <NAME|N>"),
+            ("apply", "missing: <FILE>; for example: "),
+            ("plan add motion", "for example: asmp plan add "),
+        ] {
+            let said = said(line);
+            assert!(said.contains(says), "{line}: {said}");
+        }
     }
 
     #[test]

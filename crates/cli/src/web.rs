@@ -30,11 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// makes and ends partitions. The address has a new name and a new secret token at each start. Only
 /// programs of root, of the user who started asmp web, and of the user who called sudo get in, and
 /// they need the token. SIGINT (Ctrl-C), SIGTERM or SIGHUP ends asmp web, with exit code 0. asmp
-/// reads the machine only while a browser shows the page. From another machine: start `asmp web
-/// --port 8080` here. There, run `ssh -o ExitOnForwardFailure=yes -L
-/// 127.0.0.1:8080:127.0.0.1:8080 -L '[::1]:8080:127.0.0.1:8080' HOST`, and open the printed address
-/// in Firefox or Chromium. The port must be the same, and both forwards are needed: another user
-/// there may listen at the one that is left out.
+/// reads the machine only while a browser shows the page. From another machine, as a user who may
+/// call sudo here, run `ssh -t -o ExitOnForwardFailure=yes -L 127.0.0.1:8080:127.0.0.1:8080 -L
+/// '[::1]:8080:127.0.0.1:8080' USER@MACHINE sudo asmp web --port 8080`, and open the printed
+/// address there, in Firefox or Chromium (Safari does not find it). The port must be the same, and
+/// both forwards are needed: another user there may listen at the one that is left out. Only where
+/// that machine has no IPv6, leave out the second.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The port; 0: any that is free
@@ -194,16 +195,25 @@ impl Own {
 
 /// Adds those that came since. Those of another asmpd take the place of all.
 fn follow_events(events: &mut Vec<Entry>) {
-    let after = events.last().map(|last| last.number);
-    match events::after(after) {
-        Ok(Some(new)) => events.extend(new),
-        // It has none of these numbers.
-        Err(_) if after.is_some() => {
-            *events = events::after(None).ok().flatten().unwrap_or_default()
-        }
+    // The last one again: another asmpd has another event of this number, or none.
+    let before = events.last().map(|last| last.number.saturating_sub(1));
+    match events::after(before) {
+        Ok(Some(new)) => join(events, new),
         Ok(None) | Err(_) => events.clear(),
     }
+    if events.is_empty() && before.is_some() {
+        *events = events::after(None).ok().flatten().unwrap_or_default();
+    }
     events.drain(..events.len().saturating_sub(MOST_EVENTS));
+}
+
+/// Adds events that begin with the last one of those that are there; without that, there are none.
+fn join(events: &mut Vec<Entry>, new: Vec<Entry>) {
+    match events.pop() {
+        None => *events = new,
+        Some(last) if new.first() == Some(&last) => events.extend(new),
+        Some(_) => events.clear(),
+    }
 }
 
 /// Every CPU that is plugged in.
@@ -268,6 +278,31 @@ fn partition(one: &Partition, look: &Look) -> asmp_web::Partition {
 mod tests {
     use super::*;
     use asmp_host::fake::FakeKernel;
+
+    #[test]
+    fn events_of_another_asmpd_are_not_added_to_those_of_the_one_before() {
+        let event = |number: u64, text: &str| Entry {
+            number,
+            time_us: 1,
+            kind: asmp_daemon::log::Kind::Told,
+            partition: None,
+            what: None,
+            task: None,
+            after_us: None,
+            cure: None,
+            cause: String::new(),
+            text: text.to_owned(),
+        };
+        let after = |new: Vec<Entry>| {
+            let mut events = vec![event(1, "a"), event(2, "b")];
+            join(&mut events, new);
+            events.into_iter().map(|one| one.text).collect::<String>()
+        };
+        assert_eq!(after(vec![event(2, "b"), event(3, "c")]), "abc");
+        assert_eq!(after(vec![event(2, "b")]), "ab");
+        assert_eq!(after(vec![event(2, "x"), event(3, "y")]), "", "all are read again");
+        assert_eq!(after(vec![]), "");
+    }
 
     #[test]
     fn named_users_may_connect_besides_root_and_the_own_one() {

@@ -88,7 +88,7 @@ impl Life {
 
 impl Aside {
     /// Starts a child that keeps channels in this directory: this very program with [`ARGUMENT`].
-    /// Errors: in words.
+    /// Says why there is none, and tries again later. Errors: in words.
     pub fn start(dir: &Path, say: fn(&str)) -> Result<Self, String> {
         // Also where an upgrade has removed the file.
         Self::start_by(Path::new("/proc/self/exe"), dir, say)
@@ -100,12 +100,12 @@ impl Aside {
         program.arg0("asmpd").arg(ARGUMENT).arg(dir);
         // It is no service of systemd.
         program.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = begin(&mut program, dir)?;
+        // Before asmpd says that it is ready: who starts after it can register.
+        let first = begin(&mut program, dir);
         let life = Arc::new(Life::default());
-        life.keep(child.stdin.take());
         let (ends, ended) = mpsc::channel();
         let (its, at) = (Arc::clone(&life), dir.to_owned());
-        let follow = move || follow(&mut program, &at, child, &its, say, ends);
+        let follow = move || follow(&mut program, &at, first, &its, say, ends);
         let builder = thread::Builder::new().name("asmpd-aside".to_owned());
         builder.spawn(follow).map_err(|error| format!("a thread: {error}"))?;
         Ok(Self { dir: dir.to_owned(), say, life, ended })
@@ -122,34 +122,43 @@ impl Drop for Aside {
     }
 }
 
-/// Waits for the child, and starts another each time that one ends, until asmpd ends.
+/// Waits for the child, and starts another each time that one ends or does not start, until asmpd
+/// ends.
 fn follow(
     program: &mut Command,
     dir: &Path,
-    mut child: Child,
+    mut child: Result<Child, String>,
     life: &Life,
     say: fn(&str),
     _ends: Sender<()>,
 ) {
     let mut pause = PAUSE;
     loop {
-        let began = Instant::now();
-        let status = child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
-        pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
-        let mut why = format!("the process that keeps channels has ended ({status})");
-        child = loop {
-            // It may have got the signal that ends asmpd, too.
-            if life.is_over_within(pause) {
-                return;
+        let status = match child {
+            Ok(mut child) => {
+                let began = Instant::now();
+                life.keep(child.stdin.take());
+                let status =
+                    child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
+                pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
+                Some(status)
             }
-            say(&format!("{why}: another one is started"));
-            pause = LONGEST_PAUSE.min(pause * 2);
-            match begin(program, dir) {
-                Ok(next) => break next,
-                Err(error) => why = format!("no channels are kept: {error}"),
+            Err(why) => {
+                say(&format!("no channels are kept: {why} (next try in {} s)", pause.as_secs()));
+                None
             }
         };
-        life.keep(child.stdin.take());
+        // What ended the child may end asmpd, too.
+        if life.is_over_within(pause) {
+            return;
+        }
+        if let Some(status) = status {
+            say(&format!(
+                "the process that keeps channels has ended ({status}): another one is started"
+            ));
+        }
+        pause = LONGEST_PAUSE.min(pause * 2);
+        child = begin(program, dir);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::interface::{State, Violated};
 use crate::log::{Entry, Log};
 use crate::work::Work;
 use rustix::event::{EventfdFlags, eventfd};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +18,8 @@ pub struct Board {
     /// Readable when there is a new event, or a reply.
     news: OwnedFd,
     wanted: Mutex<Wanted>,
+    /// Who may have a partition under a grant.
+    users: Mutex<BTreeSet<u32>>,
     /// Readable as often as there is work.
     work: OwnedFd,
     started_ns: u64,
@@ -41,13 +43,30 @@ impl Board {
     pub fn new(started_ns: u64) -> io::Result<Self> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (news, work) = (eventfd(0, flags)?, eventfd(0, flags | EventfdFlags::SEMAPHORE)?);
-        Ok(Self { shown: Mutex::default(), news, wanted: Mutex::default(), work, started_ns })
+        Ok(Self {
+            shown: Mutex::default(),
+            news,
+            wanted: Mutex::default(),
+            users: Mutex::default(),
+            work,
+            started_ns,
+        })
     }
 
     /// Adds an event, with the time of day in microseconds since 1970.
     pub fn tell(&self, record: &Record, time_us: u64) {
         self.shown().log.push(record, time_us);
         add_one(&self.news);
+    }
+
+    /// This user is granted a partition, or has one.
+    pub fn note_user(&self, uid: u32) {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).insert(uid);
+    }
+
+    /// May this user have a partition? One who was never granted any has none.
+    pub fn knows_user(&self, uid: u32) -> bool {
+        self.users.lock().unwrap_or_else(PoisonError::into_inner).contains(&uid)
     }
 
     /// Queues the work of this client.

@@ -60,6 +60,8 @@ struct Shared {
     started: SystemTime,
     waiting: Mutex<Waiting>,
     open: Mutex<Open>,
+    /// What was so when the state could be read.
+    last: Mutex<Arc<View>>,
 }
 
 /// Writes that are under way.
@@ -84,6 +86,7 @@ impl Files {
             started: SystemTime::now(),
             waiting: Mutex::default(),
             open: Mutex::default(),
+            last: Mutex::default(),
         });
         let mut config = Config::default();
         config.mount_options = vec![
@@ -149,9 +152,19 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The node of a number, as of now. Errors: `gone`, or EIO where the state cannot be read.
+    /// The node of a number, as of now. Errors: `gone`, or EIO where the state cannot be read and
+    /// the file does not tell of that.
     fn at(&self, number: INodeNo, gone: Errno) -> Result<(Arc<View>, Node), Errno> {
-        let view = self.texts.view().map_err(|_| Errno::EIO)?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let Ok(view) = self.texts.view() else {
+            let view = Arc::clone(&last);
+            return match self.inodes.node(&view, number.0) {
+                Some(node @ (Node::Root | Node::Events | Node::Metrics)) => Ok((view, node)),
+                _ => Err(Errno::EIO),
+            };
+        };
+        *last = Arc::clone(&view);
+        drop(last);
         let node = self.inodes.node(&view, number.0).ok_or(gone)?;
         Ok((view, node))
     }
@@ -274,6 +287,8 @@ impl Shared {
         match (is_polled, self.is_news(number, seen)) {
             // As a file on a disk.
             (Ok(false), _) => PollEvents::POLLIN | PollEvents::POLLOUT,
+            // A read says so.
+            (Err(error), _) if error.code() == Errno::EIO.code() => readable | PollEvents::POLLERR,
             (Err(_), _) | (_, None) => {
                 readable | PollEvents::POLLPRI | PollEvents::POLLERR | PollEvents::POLLHUP
             }

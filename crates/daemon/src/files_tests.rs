@@ -27,6 +27,7 @@ fn machine() -> (tempfile::TempDir, Shared, Arc<FakeKernel>) {
         started: SystemTime::UNIX_EPOCH,
         waiting: Mutex::default(),
         open: Mutex::default(),
+        last: Mutex::default(),
     };
     (dir, shared, kernel)
 }
@@ -120,6 +121,34 @@ fn poll_tells_of_what_was_not_read_yet() {
     let metrics = opened(&shared, &Node::Metrics);
     assert_eq!(shared.poll(metrics, None), PollEvents::POLLIN | PollEvents::POLLOUT);
     assert_eq!(shared.poll(99, None), PollEvents::POLLERR);
+}
+
+/// Else no one could read why asmpd is blind.
+#[test]
+fn where_the_state_cannot_be_read_metrics_and_events_can() {
+    let (dir, shared) = shared();
+    create(&shared, "motion", "3");
+    let handle = events(&shared);
+    let view = shared.texts.view().unwrap();
+    let number = |node: &Node| INodeNo(shared.inodes.number(&view, node));
+    let cpus = Node::OfPartition("motion".to_owned(), PartitionFile::Cpus);
+    let found = |node: &Node| shared.at(number(node), Errno::ENOENT).map(|_| ());
+    assert!(found(&cpus).is_ok());
+    fs::write(dir.path().join("state.json"), "x").unwrap();
+    assert_eq!(found(&cpus).map_err(|error| error.code()), Err(libc::EIO));
+    for node in [Node::Root, Node::Events, Node::Metrics] {
+        assert!(found(&node).is_ok(), "{node:?}");
+    }
+    let metrics = shared.open().add(number(&Node::Metrics).0, 1000).unwrap();
+    let text = shared.read(number(&Node::Metrics), metrics, 0, 1 << 20).unwrap();
+    let text = String::from_utf8(text).unwrap();
+    assert!(text.contains("asmp_partition_cpus{partition=\"motion\"} 1"), "{text}");
+    assert_eq!(shared.poll(handle, None), PollEvents::empty(), "its partition has not ended");
+    tell(&shared, "why");
+    assert!(shared.poll(handle, None).contains(PollEvents::POLLIN));
+    assert!(read(&shared, handle, 1000).contains("why"));
+    let open = shared.open().add(number(&cpus).0, 1000).unwrap();
+    assert!(!shared.poll(open, None).contains(PollEvents::POLLHUP));
 }
 
 #[test]

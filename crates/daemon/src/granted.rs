@@ -2,6 +2,7 @@
 //! The Varlink interface org.asmp.Partitions: from a request to [`Work`], and from what came of it
 //! to the reply. Pure, but for the policy, which is read again when its file has changed.
 
+use crate::board::Board;
 use crate::interface::{Parameters, Wrong, parameters, wrong_value};
 use crate::policy;
 use crate::seen::Seen;
@@ -41,6 +42,9 @@ pub struct Ran {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub notes: Vec<String>,
+    /// The exit code of asmp(8).
+    #[serde(default)]
+    pub code: u8,
 }
 
 /// The reply to `GetGrants`.
@@ -120,10 +124,15 @@ pub struct Changed {
 pub(crate) fn ask(
     method: &str,
     given: &Parameters,
-    peer: &Peer,
+    (peer, board): (&Peer, &Board),
     seen: &mut Seen,
     now_s: u64,
 ) -> Result<Asked, Wrong> {
+    // Others have no partition: their requests are no work for the thread that repairs.
+    let own = |name: &str, work: Work| match board.knows_user(peer.uid) {
+        true => Asked::Work(work),
+        false => Asked::Refused(not_own(name, peer.uid).into()),
+    };
     match method {
         "GetGrants" => {
             let crate::interface::Nothing {} = parameters(given)?;
@@ -132,16 +141,22 @@ pub(crate) fn ask(
                 Err(refused) => Asked::Refused(refused),
             })
         }
-        "Run" => run(parameters(given)?, peer, seen, now_s),
+        "Run" => {
+            let asked = run(parameters(given)?, peer, seen, now_s)?;
+            if matches!(asked, Asked::Work(_)) {
+                board.note_user(peer.uid);
+            }
+            Ok(asked)
+        }
         "Enter" => {
             let Enter { name, policy, command } = parameters(given)?;
             let policy = policy.parse().map_err(|_| wrong_value("policy"))?;
             let command = cut(&command, MOST_COMMAND).into_owned();
-            Ok(Asked::Work(Work::Enter { peer: peer.clone(), name, policy, command }))
+            Ok(own(&name, Work::Enter { peer: peer.clone(), name: name.clone(), policy, command }))
         }
         "End" => {
             let End { name } = parameters(given)?;
-            Ok(Asked::Work(Work::End { peer: peer.clone(), name }))
+            Ok(own(&name, Work::End { peer: peer.clone(), name: name.clone() }))
         }
         "Change" if peer.uid != 0 => Ok(Asked::Refused(Refusal::NotRoot.into())),
         "Change" => {
@@ -154,6 +169,12 @@ pub(crate) fn ask(
         }
         _ => Err(Wrong::Method(format!("{INTERFACE}.{method}"))),
     }
+}
+
+/// A partition that this user may not enter or end.
+pub(crate) fn not_own(name: &str, uid: u32) -> Refusal {
+    let granted = format!("it was not made for user {uid}");
+    Refusal::NotGranted { what: format!("partition {name}"), granted }
 }
 
 pub const COUNTS_TICKS: &str = "to count ticks keeps repairs waiting: use asmp for \"require-off\"";
@@ -204,12 +225,10 @@ fn run(asked: Run, peer: &Peer, seen: &mut Seen, now_s: u64) -> Result<Asked, Wr
     let chosen = grants(peer, seen, now_s)
         .and_then(|grants| Ok(policy::choose(grants, peer.uid, &spec, &policy)?));
     Ok(match chosen {
-        Ok(grant) => {
-            // Its tasks are to have no more than was asked for.
-            let grant = Box::new(Grant { policy, ..grant });
+        Ok(grants) => {
             let spec = Box::new(spec);
             let (name, command) = (asked.name, cut(&asked.command, MOST_COMMAND).into_owned());
-            Asked::Work(Work::Run { peer: peer.clone(), name, spec, grant, command })
+            Asked::Work(Work::Run { peer: peer.clone(), name, spec, grants, policy, command })
         }
         Err(refused) => Asked::Refused(refused),
     })

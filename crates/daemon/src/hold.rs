@@ -268,6 +268,13 @@ impl Hold {
         let (noticed_ns, cause) = self.cause(now_ns);
         self.counts.looks += 1;
         self.failures = 0;
+        if status.changing {
+            // What another asmp has half done violates nothing. It is looked at again, and waited
+            // for there.
+            self.noticed = Some((noticed_ns, cause));
+            self.looked_at_ns = Some(now_ns);
+            return Order::Rest;
+        }
         let is_sweep = cause == SWEEP;
         let found = violations(status);
         let is_there = |violation: &Violation| found.iter().any(|(one, _)| one == violation);
@@ -301,10 +308,8 @@ impl Hold {
             }
         }
         let is_paused = self.storm.is_some_and(|(_, until_ns)| until_ns > now_ns);
-        // Another asmp is at work: the next change of the state is a notice.
-        let may_try = !is_paused && !status.changing;
         let is_due = self.open.values().any(|open| open.again_at_ns <= now_ns);
-        if may_try && is_due { Order::Repair } else { Order::Rest }
+        if !is_paused && is_due { Order::Repair } else { Order::Rest }
     }
 
     /// The look could not be made. What was noticed is looked at later, and later again.
@@ -387,6 +392,7 @@ impl Hold {
     pub fn summary(&self) -> String {
         let Counts { repaired, .. } = self.counts;
         let now = match self.open.len() {
+            _ if self.is_blind() => "cannot look now: `asmp events` says why".to_owned(),
             0 => "every partition holds".to_owned(),
             1 => "1 violation now".to_owned(),
             many => format!("{many} violations now"),

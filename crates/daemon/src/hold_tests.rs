@@ -57,6 +57,13 @@ fn at_rest() -> Hold {
 }
 
 #[test]
+fn a_summary_says_that_it_cannot_look() {
+    let mut hold = Hold::new(Pace::default());
+    hold.blind(5, "no /proc");
+    assert_eq!(hold.summary(), "cannot look now: `asmp events` says why; 0 repaired");
+}
+
+#[test]
 fn a_notice_is_looked_at_after_the_others_that_come_with_it_and_the_first_names_the_cause() {
     let mut hold = at_rest();
     assert_eq!(hold.due_ns(), 60 * SECOND, "without a notice only the sweep");
@@ -235,6 +242,9 @@ fn while_another_asmp_changes_partitions_nothing_is_repaired() {
     let mut hold = at_rest();
     let busy = Status { changing: true, ..status(&["half done"]) };
     assert_eq!(hold.looked(SECOND, &busy), Order::Rest);
+    assert_eq!((hold.open().count(), hold.counts.violations), (0, 0), "no violation");
+    assert!(hold.due_ns() <= SECOND + Pace::default().settle_ns, "it is looked at again");
+    assert!(hold.fresh().is_empty());
     hold.notice(2 * SECOND, "state.json was written");
     assert_eq!(hold.looked(2 * SECOND + 2 * MS, &status(&[])), Order::Rest);
 }

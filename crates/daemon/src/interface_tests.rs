@@ -14,6 +14,7 @@ fn of(message: &str) -> Answer {
 
 fn of_user(uid: u32, message: &str) -> Answer {
     let board = Board::new(2_000_000).unwrap();
+    board.note_user(1000);
     board.show(&Hold::new(Pace::default()), 3_000_000);
     for _ in 0..2 {
         let event = Event::Failed { why: "no /proc".to_owned() };
@@ -156,7 +157,9 @@ fn a_user_is_told_what_is_granted() {
 fn what_is_granted_becomes_work_with_no_more_than_was_asked_for() {
     let asked = r#"{"name": "run-7", "cpus": "3", "policy": "rr:9", "command": "app",
         "smt": "share", "tick": "keep", "without": ["governor"], "strict": true}"#;
-    let Answer::Work(Work::Run { peer, name, spec, grant, command }) = of(&call(RUN, asked)) else {
+    let Answer::Work(Work::Run { peer, name, spec, grants, policy, command }) =
+        of(&call(RUN, asked))
+    else {
         panic!("no work");
     };
     assert_eq!((peer.uid, name.as_str(), command.as_str()), (1000, "run-7", "app"));
@@ -165,7 +168,12 @@ fn what_is_granted_becomes_work_with_no_more_than_was_asked_for() {
         "strict": true, "without": ["governor"],
     });
     assert_eq!(json!(spec), expected);
-    assert_eq!(grant.to_string(), "user 1000 may use CPU 2-3 with at most rr:9, in one partition");
+    let [grant] = &grants[..] else { panic!("{grants:?}") };
+    assert_eq!(
+        grant.to_string(),
+        "user 1000 may use CPU 2-3 with at most fifo:50, in one partition"
+    );
+    assert_eq!(policy.to_string(), "rr:9");
     assert_eq!(grant.until_s, Some(28_900));
     let chosen = r#"{"name": "run-7", "count": 2, "whole_cores": true, "policy": "other",
         "command": "app"}"#;
@@ -205,6 +213,16 @@ fn what_is_not_granted_or_wrong_becomes_no_work() {
     // A client that changes something must hear of it.
     let end = call("org.asmp.Partitions.End", "{\"name\": \"run-7\"}");
     assert!(matches!(of(&end), Answer::Work(Work::End { .. })));
+    // One who was never granted a partition gives the thread that repairs no work.
+    let enter = call(
+        "org.asmp.Partitions.Enter",
+        "{\"name\": \"run-7\", \"policy\": \"other\", \"command\": \"app\"}",
+    );
+    for asked in [&end, &enter] {
+        let Answer::Reply(refused) = of_user(1001, asked) else { panic!("{asked}") };
+        let refused = String::from_utf8(refused).unwrap();
+        assert!(refused.contains("partition run-7 is not granted: it was not made"), "{refused}");
+    }
     assert_eq!(of(&end.replacen('{', "{\"oneway\": true, ", 1)), Answer::Nonsense);
 }
 
@@ -260,7 +278,8 @@ fn what_takes_long_and_what_belongs_to_a_command_is_refused() {
         r#"{"request": "create", "name": "a", "spec": {"cpus": "3", "tick": "require-off"}}"#;
     let apply = r#"{"request": "apply", "declaration":
         {"partition": [{"name": "a", "cpus": "3", "tick": "require-off"}]}}"#;
-    let exec = r#"{"request": "exec", "name": "a", "pid": 1, "command": "x"}"#;
+    let exec = r#"{"request": "exec", "name": "a",
+        "process": {"tid": 1, "start_ticks": 1}, "command": "x"}"#;
     let end = r#"{"request": "end-run", "name": "run-1", "owner": null}"#;
     for (asked, words) in
         [(create, "to count"), (apply, "to count"), (exec, "alone"), (end, "alone")]

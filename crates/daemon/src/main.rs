@@ -12,9 +12,10 @@ use asmp_daemon::seen::Seen;
 use asmp_daemon::serve::{Source, serve};
 use asmp_daemon::socket::Place;
 use asmp_daemon::work::{Refused, Work};
-use asmp_duration::ExactDuration;
+use asmp_duration::{DurationError, ExactDuration};
 use asmp_host::clock::{monotonic_ns, unix_s};
 use asmp_host::shown::shown;
+use asmp_host::task::TaskId;
 use asmp_host::watch::{Notice, Watch};
 use asmp_host::{Linux, facts, irqbalance};
 use asmp_shield::verify::Status;
@@ -50,8 +51,8 @@ Options:
   -h, --help        print this
   -V, --version     print the version
 
-Exit status: 0 after SIGTERM or SIGINT, 1 if another asmpd runs or the kernel refuses what it needs,
-2 for wrong usage.
+Exit status: 0 after SIGTERM or SIGINT; 1 without root, if another asmpd runs, or if the kernel
+refuses what it needs at the start; 2 for wrong usage; 3 if it could not go on.
 ";
 
 /// Which exit status, and why.
@@ -103,7 +104,9 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
             }
             "--sweep" => {
                 let value = value.or_else(|| words.next());
-                let value = value.ok_or_else(|| (2, "--sweep needs a time".to_owned()))?;
+                let value = value.ok_or_else(|| {
+                    (2, "--sweep needs a time from 1s to 1h: --sweep 5s".to_owned())
+                })?;
                 pace.sweep_ns = sweep(value).map_err(|why| (2, why))?;
             }
             _ => return Err((2, format!("unknown argument {word:?}: see `asmpd --help`"))),
@@ -113,7 +116,12 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
 }
 
 fn sweep(text: &str) -> Result<u64, String> {
-    let time: ExactDuration = text.parse().map_err(|error| format!("--sweep: {error}"))?;
+    let time: ExactDuration = text.parse().map_err(|error| match error {
+        DurationError::NoUnit { text } => {
+            format!("--sweep: duration {text:?} has no unit: write {text}s or {text}min")
+        }
+        error => format!("--sweep: {error}"),
+    })?;
     let ns = time.whole_ns().map_err(|error| format!("--sweep: {error}"))?;
     match (1_000_000_000..=3_600_000_000_000).contains(&ns) {
         true => Ok(ns),
@@ -125,10 +133,8 @@ fn sweep(text: &str) -> Result<u64, String> {
 struct Kernel<'a> {
     watch: Watch<'a>,
     wake: UnixStream,
-    /// Real-time programs' channels, where they can be kept. Dropped while the lock of `place` is
-    /// held: the next asmpd makes their directory anew.
+    /// Real-time programs' channels, where they can be kept.
     _channels: Option<Aside>,
-    place: Place,
     board: Arc<Board>,
     /// The tree of files, where there can be one.
     files: Option<files::Files>,
@@ -138,6 +144,8 @@ struct Kernel<'a> {
     /// How often systemd wants to hear of it.
     watchdog: Option<Duration>,
     is_ready: bool,
+    /// The lock: dropped last. The next asmpd makes the directories of channels and files anew.
+    place: Place,
 }
 
 impl<'a> Kernel<'a> {
@@ -147,6 +155,10 @@ impl<'a> Kernel<'a> {
         let wake = woken_by_signals(&over).map_err(|error| failed(&error))?;
         let place = Place::take(Path::new(DIR)).map_err(|why| (1, why))?;
         let board = Arc::new(Board::new(monotonic_ns()).map_err(|error| failed(&error))?);
+        // They made theirs under an asmpd before this one.
+        let state = shield.state().unwrap_or_default();
+        let granted = state.partitions.iter().filter_map(|one| one.granted.as_ref());
+        granted.for_each(|grant| board.note_user(grant.uid));
         // Before the first look: its directory is in one that is followed from then on.
         let files = files::Files::mount(Path::new(RUN_DIR), shield, Arc::clone(&board));
         let files = files.map_err(|why| say(format_args!("there is no tree of files: {why}")));
@@ -157,7 +169,6 @@ impl<'a> Kernel<'a> {
         Ok(Self {
             watch,
             wake,
-            place,
             board,
             files: files.ok(),
             _channels: channels.ok(),
@@ -166,6 +177,7 @@ impl<'a> Kernel<'a> {
             over,
             watchdog: sd_notify::watchdog_enabled(),
             is_ready: false,
+            place,
         })
     }
 }
@@ -177,6 +189,10 @@ impl Source for Kernel<'_> {
 
     fn follow_tasks(&mut self, tasks: BTreeSet<i32>) {
         self.watch.follow_tasks(tasks);
+    }
+
+    fn follow_processes(&mut self, processes: &BTreeSet<TaskId>) {
+        self.watch.follow_processes(processes);
     }
 
     fn follow_groups(&mut self, groups: BTreeSet<PathBuf>) {
@@ -299,7 +315,7 @@ fn hold(pace: Pace) -> Result<(), Failure> {
         say(format_args!("moves of tasks are found by a sweep, or not at all: {why}"));
     }
     let ended = serve(&shield, &mut kernel, pace);
-    let hold = ended.map_err(|why| (1, format!("stopped: {why}")))?;
+    let hold = ended.map_err(|why| (3, format!("stopped: {why}")))?;
     let counts = hold.counts;
     say(format_args!(
         "ends; {} violations, {} repaired, in {} repairs; {} notices, {} looks; found by a \
@@ -337,7 +353,8 @@ mod tests {
         {
             assert_eq!(of(line).unwrap_err().0, 2, "{line}");
         }
-        assert!(of("--sweep 10").unwrap_err().1.contains("write 10ns, 10us, 10ms or 10s"));
+        assert!(of("--sweep 10").unwrap_err().1.ends_with("write 10s or 10min"));
+        assert!(of("--sweep").unwrap_err().1.contains("--sweep 5s"));
     }
 
     #[test]

@@ -265,14 +265,14 @@ impl Policy {
     }
 }
 
-/// The first of these grants that covers this partition and policy, as far as can be seen without
-/// the machine. Errors: `NotGranted`.
+/// Those of these grants that cover this partition and policy, as far as can be seen without the
+/// machine. Errors: `NotGranted` where there is none.
 pub fn choose(
     grants: Vec<Grant>,
     uid: u32,
     spec: &Spec,
     policy: &Schedule,
-) -> Result<Grant, Refusal> {
+) -> Result<Vec<Grant>, Refusal> {
     let has_cpus = |grant: &Grant| match &spec.cpus {
         // A list such as `last:2` depends on the machine; the shield looks again.
         Cpus::Named(CpuSpec::List(cpus)) => cpus.is_subset(&grant.cpus),
@@ -283,13 +283,12 @@ pub fn choose(
         true => format!("{FILE} names neither user {uid} nor a group of this process"),
         false => grants.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
     };
-    let (mut covers_cpus, mut covers_policy) = (false, false);
-    for grant in grants {
-        let (cpus, policy) = (has_cpus(&grant), grant.covers(policy));
-        if cpus && policy {
-            return Ok(grant);
-        }
-        (covers_cpus, covers_policy) = (covers_cpus || cpus, covers_policy || policy);
+    let covers_cpus = grants.iter().any(has_cpus);
+    let covers_policy = grants.iter().any(|grant| grant.covers(policy));
+    let mut grants = grants;
+    grants.retain(|grant| has_cpus(grant) && grant.covers(policy));
+    if !grants.is_empty() {
+        return Ok(grants);
     }
     let asked = match &spec.cpus {
         Cpus::Named(cpus) => format!("CPU {cpus}"),

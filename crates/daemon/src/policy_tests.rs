@@ -127,7 +127,7 @@ fn a_link_is_not_followed() {
 }
 
 #[test]
-fn the_first_grant_that_covers_cpus_and_policy_counts() {
+fn grants_that_cover_cpus_and_policy_count_in_their_order() {
     let grant = |cpus: &str, policy| Grant {
         uid: 1000,
         cpus: cpus.parse().unwrap(),
@@ -138,12 +138,14 @@ fn the_first_grant_that_covers_cpus_and_policy_counts() {
     let all = vec![grant("1", FIFO_50), grant("2-3", Schedule::Other { nice: 0 })];
     let of = |cpus: &str, policy: &str| {
         let spec = Spec::of(cpus.parse().unwrap());
-        choose(all.clone(), 1000, &spec, &policy.parse().unwrap()).map(|one| one.cpus.to_string())
+        let chosen = choose(all.clone(), 1000, &spec, &policy.parse().unwrap())?;
+        Ok(chosen.iter().map(|one| one.cpus.to_string()).collect::<Vec<_>>().join(" or "))
     };
     assert_eq!(of("1", "fifo:50"), Ok("1".to_owned()));
     assert_eq!(of("2", "other"), Ok("2-3".to_owned()));
     // What depends on the machine is left to the shield.
     assert_eq!(of("last", "rr:9"), Ok("1".to_owned()));
+    assert_eq!(of("last", "other"), Ok("1 or 2-3".to_owned()));
     let refused = |cpus, policy| match of(cpus, policy) {
         Err(Refusal::NotGranted { what, granted }) => {
             assert!(granted.contains("; "), "all of them are named: {granted}");
@@ -160,7 +162,7 @@ fn the_first_grant_that_covers_cpus_and_policy_counts() {
         choose(all.clone(), 1000, &spec, &Schedule::Other { nice: 0 })
             .map_err(|why| why.to_string())
     };
-    assert_eq!(needing(2).map(|one| one.cpus.to_string()), Ok("2-3".to_owned()));
+    assert_eq!(needing(2).map(|all| all[0].cpus.to_string()), Ok("2-3".to_owned()));
     assert!(needing(3).unwrap_err().starts_with("3 CPUs is not granted: "));
     let none = choose(Vec::new(), 1000, &Spec::of("1".parse().unwrap()), &FIFO_50).unwrap_err();
     assert!(none.to_string().contains("names neither user 1000 nor a group"), "{none}");
@@ -196,7 +198,7 @@ fn the_examples_of_the_documents_are_right() {
 #[test]
 fn each_key_is_documented() {
     let page = include_str!("../../../docs/man/asmp-policy.5.md");
-    for key in ["users", "groups", "cpus", "policy", "time", "partitions"] {
+    for key in ["users", "groups", "cpus", "policy", "time", "partitions", "name", "owner"] {
         assert!(page.contains(&format!("\n- {key} = ")), "{key}");
     }
 }

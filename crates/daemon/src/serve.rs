@@ -5,7 +5,7 @@ use crate::hold::{Hold, Order, Pace, Record};
 use crate::outside::{self, Tree};
 use crate::users::{Told, Users};
 use crate::work::{Refused, Work};
-use asmp_host::task;
+use asmp_host::task::{self, TaskId};
 use asmp_host::tracefs::{Entered, TakenOut};
 use asmp_host::watch::Notice;
 use asmp_shield::verify::Status;
@@ -23,6 +23,9 @@ pub trait Source {
 
     /// Follows these tasks and no others.
     fn follow_tasks(&mut self, tasks: BTreeSet<i32>);
+
+    /// Follows the ends of these processes and of no others.
+    fn follow_processes(&mut self, processes: &BTreeSet<TaskId>);
 
     /// Follows who comes into these cgroups and no others.
     fn follow_groups(&mut self, groups: BTreeSet<PathBuf>);
@@ -149,7 +152,7 @@ impl Followed {
     fn note(&mut self, noticed: &BTreeSet<Notice>) {
         for notice in noticed {
             match notice {
-                Notice::Written(_) | Notice::Moved(_) => {}
+                Notice::Written(_) | Notice::Moved(_) | Notice::Ended(_) => {}
                 Notice::Entered(entered) => drop(self.entered.insert(entered.clone())),
                 Notice::TakenOut(out) => drop(self.taken_out.insert(out.clone())),
                 Notice::Lost => (self.transaction, self.has_missed) = (None, true),
@@ -274,6 +277,9 @@ fn follow(
     let state = shield.state()?;
     let members = state.partitions.iter().flat_map(|partition| &partition.tasks);
     source.follow_tasks(members.map(|member| member.task.tid).collect());
+    // Their partitions end with them.
+    let granted = state.partitions.iter().filter(|partition| partition.granted.is_some());
+    source.follow_processes(&granted.filter_map(|partition| partition.owner).collect());
     let transaction = state.transaction;
     if followed.transaction == Some(transaction) {
         return Ok(());

@@ -27,6 +27,8 @@ struct Script {
     now_ns: u64,
     followed: Vec<BTreeSet<PathBuf>>,
     tasks: BTreeSet<i32>,
+    /// All that were followed.
+    processes: BTreeSet<TaskId>,
     groups: BTreeSet<PathBuf>,
     looks: u64,
     advised: u64,
@@ -49,6 +51,10 @@ impl Source for Script {
 
     fn follow_tasks(&mut self, tasks: BTreeSet<i32>) {
         self.tasks = tasks;
+    }
+
+    fn follow_processes(&mut self, processes: &BTreeSet<TaskId>) {
+        self.processes.extend(processes);
     }
 
     fn follow_groups(&mut self, groups: BTreeSet<PathBuf>) {
@@ -159,6 +165,7 @@ fn held_on(
         now_ns,
         followed,
         tasks,
+        processes: BTreeSet::new(),
         groups,
         looks,
         advised,
@@ -355,7 +362,8 @@ fn a_client_gets_its_partition_after_what_is_broken_is_repaired_and_until_its_ti
         peer: Peer { pid: 300, uid: 1000, groups: BTreeSet::new() },
         name: "run-1".to_owned(),
         spec: Box::new(Spec::of("2".parse().unwrap())),
-        grant: Box::new(grant),
+        grants: vec![grant],
+        policy: Schedule::Other { nice: 0 },
         command: "app".to_owned(),
     };
     let (shield, script, counts, events) =
@@ -372,6 +380,8 @@ fn a_client_gets_its_partition_after_what_is_broken_is_repaired_and_until_its_ti
     assert!(line.starts_with("motion: ") && line.contains("IRQ 24 (eth0)"), "{line}");
     assert_eq!(made, "run-1: made for user 1000: CPU 2, at most other");
     assert_eq!(ended, "run-1: ended: its time is over");
+    let followed: Vec<i32> = script.processes.iter().map(|one| one.tid).collect();
+    assert_eq!(followed, [300], "the partition ends with its process");
     let (client, reply) = &script.replies[0];
     assert_eq!((*client, reply.as_ref().unwrap()["cpus"].as_str()), (7, Some("2")));
     assert_eq!(

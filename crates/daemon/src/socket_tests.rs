@@ -19,6 +19,7 @@ impl Server {
         let dir = tempfile::tempdir().unwrap();
         let place = Place::take(&dir.path().join("asmpd")).unwrap();
         let board = Arc::new(Board::new(1).unwrap());
+        board.note_user(rustix::process::geteuid().as_raw());
         board.show(&Hold::new(Pace::default()), 1);
         let policy = Seen::new(Files::default(), |_| {});
         let socket = Socket::new(&place, Arc::clone(&board), policy).unwrap();

@@ -10,26 +10,28 @@
 //!           first.
 
 use crate::came;
-use crate::granted::{COUNTS_TICKS, Changed, Ended, Ran};
+use crate::granted::{self, COUNTS_TICKS, Changed, Ended, Ran};
 use crate::work::{Refused, Work};
 use crate::written;
 use asmp_host::peer::Peer;
 use asmp_host::rttime;
 use asmp_host::task::{self, TaskId};
 use asmp_host::{Kernel, Schedule};
-use asmp_shield::code::{POLICY_REFUSED, USAGE};
+use asmp_shield::code::{NOT_UNDONE, POLICY_REFUSED, USAGE};
 use asmp_shield::{
     Caller, ChangeError, Grant, Members, Partition, Refusal, Request, Shield, Spec, Tick,
 };
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Component;
+use std::path::Path;
 
 /// Who has run what.
 #[derive(Debug, Default)]
 pub struct Users {
     /// The partitions of each client that made some.
     partitions: BTreeMap<u64, Vec<(String, TaskId)>>,
+    /// Partitions whose client is gone, until they have ended.
+    gone: BTreeSet<(String, TaskId)>,
     /// Partitions that could not be ended. The next look tries again, and tells it no second time.
     stuck: BTreeSet<(String, Option<TaskId>)>,
 }
@@ -60,14 +62,14 @@ impl Users {
     /// Carries out what this client asked for.
     pub fn carry_out(&mut self, shield: &Shield, client: u64, work: Work) -> Done {
         match work {
-            Work::Run { peer, name, spec, grant, command } => {
-                let ran = run(shield, &peer, &name, *spec, &grant, command);
+            Work::Run { peer, name, spec, grants, policy, command } => {
+                let ran = run(shield, &peer, &name, *spec, (&grants, policy), command);
                 let told = match &ran {
                     Err(_) => Vec::new(),
                     Ok((ran, owner)) => {
                         self.stuck.remove(&(name.clone(), Some(*owner)));
                         self.partitions.entry(client).or_default().push((name.clone(), *owner));
-                        vec![told(&name, words_of(&peer, &grant, ran))]
+                        vec![told(&name, words_of(&peer, policy, ran))]
                     }
                 };
                 Done { reply: Some(ran.map(|(ran, _)| json!(ran))), told, of_files: Vec::new() }
@@ -79,19 +81,20 @@ impl Users {
             Work::End { peer, name } => {
                 let ended = end_own(shield, &peer, &name);
                 let told = match &ended {
-                    Ok(_) => vec![told(&name, "ended: its user is done")],
+                    Ok((_, fails)) => vec![told(&name, ended_words("its user is done", fails))],
                     Err(_) => Vec::new(),
                 };
                 self.forget(&told);
-                Done { reply: Some(ended.map(|ended| json!(ended))), told, of_files: Vec::new() }
+                let reply = Some(ended.map(|(ended, _)| json!(ended)));
+                Done { reply, told, of_files: Vec::new() }
             }
             Work::Change { peer, request, command } => {
                 let changed = change(shield, &peer, &request, command);
                 Done { reply: Some(changed.map(|changed| json!(changed))), ..Done::default() }
             }
             Work::Left => {
-                let names = self.partitions.remove(&client).unwrap_or_default();
-                Done { told: self.end_left(shield, &names), ..Done::default() }
+                self.gone.extend(self.partitions.remove(&client).unwrap_or_default());
+                Done { told: self.end_over(shield, 0), ..Done::default() }
             }
             Work::Written(written) => {
                 let came = written::carry_out(shield, &written);
@@ -106,18 +109,27 @@ impl Users {
         }
     }
 
-    /// Ends partitions whose time is over at `now_s` (seconds since 1970), or whose process has
-    /// ended: its client may have been another asmpd's.
+    /// Ends partitions whose client is gone, whose time is over at `now_s` (seconds since 1970), or
+    /// whose process has ended: its client may have been another asmpd's.
     pub fn end_over(&mut self, shield: &Shield, now_s: u64) -> Vec<Told> {
         let Ok(state) = shield.state() else { return Vec::new() };
         let kernel = shield.kernel();
+        // Another partition may have the name by now: of root, of a file, or of another user.
+        let granted = || state.partitions.iter().filter(|one| one.granted.is_some());
         self.stuck.retain(|stuck| state.partitions.iter().any(|one| key(one) == *stuck));
+        self.gone
+            .retain(|(name, owner)| granted().any(|one| key(one) == (name.clone(), Some(*owner))));
+        let is_gone = |one: &Partition| {
+            self.gone.iter().any(|(name, owner)| key(one) == (name.clone(), Some(*owner)))
+        };
         let why = |one: &Partition| match one.granted.as_ref()?.until_s {
+            _ if is_gone(one) => Some("its client is gone"),
             Some(until_s) if until_s <= now_s => Some("its time is over"),
             _ if !owner_lives(kernel, one) => Some("its process has ended"),
             _ => None,
         };
-        let over = state.partitions.iter().filter_map(|one| Some((one, why(one)?)));
+        let over: Vec<_> = granted().filter_map(|one| Some((one, why(one)?))).collect();
+        let over = over.into_iter();
         let told: Vec<Told> = over.filter_map(|(one, why)| self.end(shield, one, why)).collect();
         self.forget(&told);
         told
@@ -130,25 +142,15 @@ impl Users {
         all.filter_map(|one| one.granted.as_ref()?.until_s).min()
     }
 
-    /// Ends what a client that is gone has made, as far as it is there.
-    fn end_left(&mut self, shield: &Shield, made: &[(String, TaskId)]) -> Vec<Told> {
-        let Ok(state) = shield.state() else { return Vec::new() };
-        // Another partition may have the name by now: of root, of a file, or of another user.
-        let own = made.iter().filter_map(|(name, owner)| {
-            let one = state.partition(name).ok()?;
-            (one.granted.is_some() && one.owner == Some(*owner)).then_some(one)
-        });
-        own.filter_map(|one| self.end(shield, one, "its client is gone")).collect()
-    }
-
     /// Ends a partition. `None`: there is nothing new to tell.
     fn end(&mut self, shield: &Shield, partition: &Partition, why: &str) -> Option<Told> {
         let (name, owner) = key(partition);
         let request = Request::EndRun { name: name.clone(), owner };
         match shield.change(&request, &Caller::now(0, "asmpd", "asmpd")) {
-            Ok(_) => {
+            Ok(outcome) => {
                 self.stuck.remove(&(name.clone(), owner));
-                Some(told(&name, format!("ended: {why}")))
+                self.gone.retain(|(one, of)| (one, Some(*of)) != (&name, owner));
+                Some(told(&name, ended_words(why, &came::fails(&request, &outcome))))
             }
             Err(error) if error.is_no_partition() => {
                 self.stuck.remove(&(name, owner));
@@ -175,7 +177,7 @@ fn key(partition: &Partition) -> (String, Option<TaskId>) {
 }
 
 fn owner_lives(kernel: &dyn Kernel, partition: &Partition) -> bool {
-    partition.owner.is_some_and(|owner| task::identify(kernel, owner.tid) == Some(owner))
+    partition.owner.is_some_and(|owner| !task::has_ended(kernel, owner))
 }
 
 fn run(
@@ -183,20 +185,40 @@ fn run(
     peer: &Peer,
     name: &str,
     spec: Spec,
-    grant: &Grant,
+    (grants, policy): (&[Grant], Schedule),
     command: String,
 ) -> Result<(Ran, TaskId), Refused> {
     let owner = own_process(shield.kernel(), peer)?;
     let request = Request::Run { name: name.to_owned(), spec, owner: Some(owner) };
-    let caller = caller(peer, command).with_grant(grant.clone());
-    let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
-    let made = outcome.state.partition(name)?;
-    let cpus = made.cpus.to_string();
-    Ok((Ran { name: name.to_owned(), cpus, notes: came::stays(&outcome) }, owner))
+    let caller = caller(peer, command);
+    let mut first = None;
+    for grant in grants {
+        // Its tasks are to have no more than was asked for.
+        let asked = Grant { policy, ..grant.clone() };
+        match shield.change(&request, &caller.clone().with_grant(asked)) {
+            Ok(outcome) => {
+                let cpus = outcome.state.partition(name)?.cpus.to_string();
+                let ran = Ran { name: name.to_owned(), cpus, notes: came::stays(&outcome) };
+                return Ok((ran, owner));
+            }
+            // Another one may allow it.
+            Err(ChangeError::Refused(Refusal::NotGranted { what, .. })) => {
+                // With what the file grants, not what was asked for.
+                let all: Vec<String> = grants.iter().map(ToString::to_string).collect();
+                let refusal = Refusal::NotGranted { what, granted: all.join("; ") };
+                first.get_or_insert(Refused::from(refusal));
+            }
+            Err(error @ ChangeError::Refused(Refusal::TooFewCpus { .. })) => {
+                first.get_or_insert(refused(&error));
+            }
+            Err(error) => return Err(refused(&error)),
+        }
+    }
+    Err(first.unwrap_or_else(|| granted::not_own(name, peer.uid).into()))
 }
 
-fn words_of(peer: &Peer, grant: &Grant, ran: &Ran) -> String {
-    let (uid, cpus, policy) = (peer.uid, &ran.cpus, grant.policy);
+fn words_of(peer: &Peer, policy: Schedule, ran: &Ran) -> String {
+    let (uid, cpus) = (peer.uid, &ran.cpus);
     format!("made for user {uid}: CPU {cpus}, at most {policy}")
 }
 
@@ -232,26 +254,24 @@ fn enter(
     let state = shield.state().map_err(|error| refused(&error))?;
     let partition = state.partition(name)?;
     let grant = partition.granted.as_ref().filter(|grant| grant.uid == peer.uid);
-    let grant = grant.ok_or_else(|| Refusal::NotGranted {
-        what: format!("partition {name}"),
-        granted: format!("it was not made for user {}", peer.uid),
-    })?;
+    let grant = grant.ok_or_else(|| granted::not_own(name, peer.uid))?;
     if !grant.covers(&policy) {
         return Err(grant.lacks(format!("policy {policy}")).into());
     }
     let own = own_process(kernel, peer)?;
-    let request = Request::Exec { name: name.to_owned(), pid: peer.pid, command: command.clone() };
+    let request = Request::Exec { name: name.to_owned(), process: own, command: command.clone() };
     let caller = caller(peer, command).with_grant(grant.clone());
     let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
     let inside = outcome.state.partition(name)?;
-    // The number may have become another process's since it was looked at.
+    // It may have executed a setuid program, or its number may be another process's since the
+    // shield looked.
     let is_inside = inside.tasks.iter().any(|member| member.task == own);
     let entered = match is_inside && own_process(kernel, peer) == Ok(own) {
         // Before it is real-time: what it starts then has the mark too.
-        true if policy.is_real_time() && rttime::mark(kernel, own.tid).is_err() => {
-            Err(not_own(peer))
-        }
-        true => give(kernel, own, name, &policy),
+        true => marked(kernel, peer, own, &policy).and_then(|()| {
+            let watched = shield.watched().map_err(|error| refused(&error))?;
+            give(kernel, own, &watched.partitions.join(name), &policy)
+        }),
         false => Err(not_own(peer)),
     };
     entered.inspect_err(|_| {
@@ -261,18 +281,37 @@ fn enter(
     })
 }
 
-/// Gives all threads of a process in this partition a policy. A thread may end meanwhile, and its
-/// number be another one's, outside: that has no part in it.
+/// Marks a process that is to become real-time. Errors: it has ended, or it has a lower limit,
+/// which asmpd would not know for a mark outside.
+fn marked(kernel: &dyn Kernel, peer: &Peer, own: TaskId, policy: &Schedule) -> Result<(), Refused> {
+    if !policy.is_real_time() {
+        return Ok(());
+    }
+    rttime::mark(kernel, own.tid).map_err(|_| not_own(peer))?;
+    match rttime::limits(kernel, own.tid).map_err(|_| not_own(peer))?.hard_us {
+        Some(limit_us) if limit_us < rttime::MARK_US => {
+            let why = format!(
+                "process {} has RLIMIT_RTTIME {limit_us} us, and asmpd marks real-time processes \
+                 by that limit: start it without (`ulimit -R unlimited`, LimitRTTIME=infinity)",
+                own.tid
+            );
+            Err(Refused { code: POLICY_REFUSED, why })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Gives all threads of a process in this group a policy. A thread may end meanwhile, and its
+/// number be another one's, outside: that becomes SCHED_OTHER.
 fn give(
     kernel: &dyn Kernel,
     process: TaskId,
-    partition: &str,
+    group: &Path,
     policy: &Schedule,
 ) -> Result<(), Refused> {
     let is_its = |id: TaskId| {
         task::read(kernel, id.tid).is_ok_and(|task| {
-            let has_name = |part: Component| part.as_os_str() == partition;
-            task.id == id && task.process == process.tid && task.group.components().any(has_name)
+            task.id == id && task.process == process.tid && task.group.starts_with(group)
         })
     };
     for tid in task::thread_numbers(kernel, process.tid).unwrap_or_default() {
@@ -291,17 +330,26 @@ fn give(
 }
 
 /// Ends a partition because its user asked for that.
-fn end_own(shield: &Shield, peer: &Peer, name: &str) -> Result<Ended, Refused> {
+fn end_own(shield: &Shield, peer: &Peer, name: &str) -> Result<(Ended, Vec<String>), Refused> {
     let state = shield.state().map_err(|error| refused(&error))?;
     let partition = state.partition(name)?;
     if !partition.is_of_user(peer.uid) {
-        let granted = format!("it was not made for user {}", peer.uid);
-        return Err(Refusal::NotGranted { what: format!("partition {name}"), granted }.into());
+        return Err(granted::not_own(name, peer.uid).into());
     }
     let request = Request::EndRun { name: name.to_owned(), owner: partition.owner };
     let caller = Caller::now(0, "asmpd", "asmpd");
     let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
-    Ok(Ended { notes: came::of_tasks(&outcome) })
+    let fails = came::fails(&request, &outcome);
+    let mut notes = came::of_tasks(&outcome);
+    notes.extend(fails.iter().cloned());
+    let code = if fails.is_empty() { 0 } else { NOT_UNDONE };
+    Ok((Ended { notes, code }, fails))
+}
+
+/// Why it ended, and what was not given back.
+fn ended_words(why: &str, fails: &[String]) -> String {
+    let fails: String = fails.iter().map(|what| format!("; {what}")).collect();
+    format!("ended: {why}{fails}")
 }
 
 /// Carries out a request of root's.

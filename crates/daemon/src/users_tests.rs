@@ -2,7 +2,7 @@
 //! What users ask for, on a machine in memory: whose process comes in, and how a partition ends.
 
 use super::*;
-use asmp_host::fake::FakeKernel;
+use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::sched::TimeLimits;
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Spinner};
@@ -58,10 +58,10 @@ impl Machine {
 
     fn run_of(&mut self, peer: Peer, client: u64, name: &str, until_s: Option<u64>) -> Done {
         let (cpus, policy, partitions) = ("3".parse().unwrap(), FIFO_50, 1);
-        let grant = Box::new(Grant { uid: peer.uid, cpus, policy, partitions, until_s });
+        let grants = vec![Grant { uid: peer.uid, cpus, policy, partitions, until_s }];
         let spec = Box::new(Spec::of("3".parse().unwrap()));
         let (name, command) = (name.to_owned(), "app".to_owned());
-        let work = Work::Run { peer, name, spec, grant, command };
+        let work = Work::Run { peer, name, spec, grants, policy, command };
         self.users.carry_out(&self.shield, client, work)
     }
 
@@ -204,7 +204,7 @@ fn it_ends_with_its_process_also_for_an_asmpd_that_did_not_make_it() {
 #[test]
 fn one_that_cannot_be_ended_is_told_once_and_tried_again_at_each_look() {
     let mut machine = Machine::new();
-    let refuse = asmp_host::fake::Fault::Die { at: 0, after: false };
+    let refuse = Fault::Die { at: 0, after: false };
     machine.kernel.arm(Some(refuse));
     let killed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         machine.users.end_over(&machine.shield, 1_000)
@@ -366,6 +366,82 @@ fn a_thread_number_that_is_used_again_outside_gets_no_policy() {
     });
     assert_eq!(came, Ok(()));
     assert_eq!(machine.kernel.task(301).unwrap().schedule, OTHER);
+}
+
+#[test]
+fn a_process_of_another_that_gets_the_number_of_one_that_enters_does_not_come_in() {
+    let machine = Machine::new();
+    let own = own_process(&*machine.kernel, &peer(300, USER)).unwrap();
+    machine.kernel.end(300);
+    machine.kernel.start(300, 300, "stranger", FIFO_50);
+    machine.kernel.edit(300, |task| task.start_ticks = 77_777);
+    let enter = Request::Exec { name: "run-1".into(), process: own, command: "app".into() };
+    let error = machine.shield.change(&enter, &Caller::now(0, "asmpd", "asmpd")).unwrap_err();
+    assert_eq!(error.code(), 33, "{error}");
+    let stranger = machine.kernel.task(300).unwrap();
+    assert_eq!((stranger.schedule, machine.kernel.allowed(300)), (FIFO_50, "0-2".parse().ok()));
+}
+
+#[test]
+fn a_process_with_a_lower_limit_gets_no_real_time_policy() {
+    let mut machine = Machine::new();
+    let low = TimeLimits { soft_us: Some(200_000), hard_us: Some(200_000) };
+    machine.kernel.limit_real_time(300, low).unwrap();
+    let refused = machine.enter(peer(300, USER), FIFO_50).unwrap_err();
+    assert_eq!(refused.code, 42);
+    assert!(refused.why.contains("RLIMIT_RTTIME 200000 us"), "{}", refused.why);
+    assert_eq!(machine.kernel.allowed(300), "0-2".parse().ok(), "it is outside again");
+    machine.enter(peer(300, USER), OTHER).unwrap();
+}
+
+#[test]
+fn of_several_grants_the_first_counts_that_the_machine_allows() {
+    let mut machine = Machine::empty();
+    let grant = |cpus: &str, priority| Grant {
+        uid: USER,
+        cpus: cpus.parse().unwrap(),
+        policy: Schedule::Fifo { priority },
+        partitions: 1,
+        until_s: None,
+    };
+    let spec = Box::new(Spec::of("last".parse().unwrap()));
+    let mut run = |name: &str, grants: &[Grant]| {
+        let (name, grants, command) = (name.to_owned(), grants.to_vec(), "app".to_owned());
+        let (peer, spec, policy) = (peer(200, USER), spec.clone(), Schedule::Fifo { priority: 1 });
+        let work = Work::Run { peer, name, spec, grants, policy, command };
+        machine.users.carry_out(&machine.shield, 1, work)
+    };
+    let refused = run("run-0", &[grant("1", 1), grant("2", 2)]).reply.unwrap().unwrap_err();
+    let all = "at most fifo:1, in one partition; user 1000 may use CPU 2 with at most fifo:2";
+    assert!(refused.code == 29 && refused.why.contains(all), "{}", refused.why);
+    let done = run("run-1", &[grant("1", 1), grant("3", 2)]);
+    assert_eq!(words(&done.told), ["run-1: made for user 1000: CPU 3, at most fifo:1"]);
+}
+
+#[test]
+fn a_partition_that_could_not_end_with_its_client_ends_later() {
+    let mut machine = Machine::new();
+    let patient = machine.shield.clone();
+    let at_once = asmp_shield::Patience { lock: Duration::ZERO, ..Default::default() };
+    machine.shield = machine.shield.clone().with_patience(at_once);
+    let lock = Store::at(machine._dir.path()).lock(Duration::ZERO).unwrap().unwrap();
+    let left = machine.users.carry_out(&machine.shield, 1, Work::Left);
+    assert!(words(&left.told)[0].contains("cannot be ended (its client is gone)"), "{left:?}");
+    drop(lock);
+    let told = machine.users.end_over(&patient, 0);
+    assert_eq!(words(&told), ["run-1: ended: its client is gone"]);
+    assert!(machine.is_as_it_was());
+}
+
+#[test]
+fn what_cannot_be_given_back_is_said_to_the_user_and_in_the_event() {
+    let mut machine = Machine::new();
+    machine.kernel.arm(Some(Fault::Hold { below: "/proc/irq/24", errno: libc::EIO }));
+    let done = machine.end(USER);
+    let reply = done.reply.unwrap().unwrap();
+    assert_eq!(reply["code"], 6, "{reply}");
+    assert!(reply["notes"].to_string().contains("not given back: "), "{reply}");
+    assert!(words(&done.told)[0].contains("not given back: "), "{:?}", done.told);
 }
 
 #[test]

@@ -14,7 +14,10 @@ pub enum Work {
         peer: Peer,
         name: String,
         spec: Box<Spec>,
-        grant: Box<Grant>,
+        /// Those that may cover it, in the order of the file. Which do, the shield knows.
+        grants: Vec<Grant>,
+        /// The highest that its tasks are to have.
+        policy: Schedule,
         command: String,
     },
     Enter {

@@ -147,15 +147,25 @@ fn one_that_cannot_end_is_in_no_way_of_the_next_and_takes_nothing_of_it() {
 }
 
 #[test]
-fn what_keeps_it_from_starting_is_said() {
+fn what_keeps_it_from_starting_is_said_and_it_starts_once_that_is_gone() {
     let place = Place::new();
-    let start = |program: &str| {
-        Aside::start_by(Path::new(program), &place.dir(), say).map(drop).unwrap_err()
+    let is_said = |what: &str| {
+        let what = format!("no channels are kept: {what}");
+        until(&what, || SAID.lock().unwrap().iter().any(|line| line.starts_with(&what)));
     };
-    assert!(start("/no/such/program").starts_with("a process: No such file"));
-    assert_eq!(start("/bin/false"), "their process has ended: exit status: 1");
-    assert!(start("/bin/echo").starts_with("--keep-channels"));
-    fs::remove_dir(place.dir()).unwrap();
+    let start = |program: &str| Aside::start_by(Path::new(program), &place.dir(), say).unwrap();
+    for (program, why) in [
+        ("/no/such/program", "a process: No such file"),
+        ("/bin/false", "their process has ended: exit status: 1"),
+        ("/bin/echo", "--keep-channels"),
+    ] {
+        let aside = start(program);
+        is_said(why);
+        drop(aside);
+    }
     fs::write(place.dir(), "").unwrap();
-    assert!(start("/bin/true").contains("channels: Not a directory"), "{}", start("/bin/true"));
+    let _aside = place.start();
+    is_said(&format!("{}: Not a directory", place.dir().display()));
+    fs::remove_file(place.dir()).unwrap();
+    until("it listens", || UnixStream::connect(place.dir().join(REGISTER)).is_ok());
 }

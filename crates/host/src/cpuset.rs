@@ -31,8 +31,8 @@ pub struct CpuSet {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CpuListError {
     #[error(
-        "invalid CPU list {0:?}: expected e.g. 1-3,5 (also: last, last:2, all, \"all-but 0\", \
-         2-N, 0xe)"
+        "invalid CPU list {0:?}: expected e.g. 1-3,5 (also: last, last:2, \"all-but 0\", 2-N, \
+         0xe)"
     )]
     NotAList(String),
     #[error("invalid CPU list {0:?}: the range {1} runs backwards")]

@@ -145,7 +145,12 @@ pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
     let flags = number(&stat_path, fields[6])?;
     let (status_path, status) = file("status")?;
     let allowed = status_line(&status_path, &status, "Cpus_allowed_list")?;
-    let (_, groups) = file("cgroup")?;
+    let groups = match file("cgroup") {
+        Ok((_, groups)) => groups,
+        // Any user can nest groups so deep. No look at all tasks may fail for one of them.
+        Err(error) if error.errno() == Some(libc::ENAMETOOLONG) => format!("0::{TOO_DEEP}"),
+        Err(error) => return Err(error),
+    };
     Ok(Task {
         id: TaskId { tid, start_ticks: number(&stat_path, fields[19])? },
         process: number(&status_path, status_line(&status_path, &status, "Tgid")?)? as i32,
@@ -162,6 +167,9 @@ pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
         zombie: fields[0] == "Z" || fields[0] == "X",
     })
 }
+
+/// In place of the group of a task whose path is too long for the kernel to tell.
+pub const TOO_DEEP: &str = "/(too deep)";
 
 /// The numbers of one thread. In /proc/TID/stat the kernel sums up all threads of the process: to
 /// read it for each of n threads takes n² steps.
@@ -182,6 +190,19 @@ pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
     let stat = kernel.text(&path).ok()?;
     let (_, fields) = after_command(&path, &stat).ok()?;
     Some(TaskId { tid, start_ticks: fields[19].parse().ok()? })
+}
+
+/// Has this process ended? One that its parent has not waited for yet has.
+pub fn has_ended(kernel: &dyn Kernel, process: TaskId) -> bool {
+    let path = stat_of(process.tid);
+    let Ok(stat) = kernel.text(&path) else { return true };
+    let Ok((_, fields)) = after_command(&path, &stat) else { return true };
+    if fields[19].parse() != Ok(process.start_ticks) {
+        return true;
+    }
+    // Its main thread may have ended before the others.
+    let is_last = || thread_numbers(kernel, process.tid).is_ok_and(|all| all.len() <= 1);
+    matches!(fields[0], "Z" | "X") && is_last()
 }
 
 /// The group of each thread of a process; one that ends meanwhile is left out.

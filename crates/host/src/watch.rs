@@ -8,12 +8,14 @@
 //! - moves of tasks from one cgroup to another: a trace event, see [`Moves`].
 //! - devices, modules and CPUs that come and go: uevents, netlink(7).
 //! - network links that come up, at which drivers set their interrupts anew: rtnetlink(7).
+//! - ends of processes, by pidfd_open(2).
 //! - the end of a suspension, by a timer that the kernel cancels then (timerfd_create(2)).
 //!
 //! No source wakes a CPU but the one on which somebody changed something, and the one on which the
 //! reader waits.
 
 use crate::kernel::Kernel;
+use crate::task::{self, TaskId};
 use crate::tracefs::{Entered, Moved, Moves, TakenOut, Tasks};
 use crate::{Error, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +23,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, netlink};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, getrlimit, pidfd_open, setrlimit};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
 };
@@ -47,6 +49,8 @@ pub enum Notice {
     Entered(Entered),
     /// A task of a user's partition may have been taken out of it.
     TakenOut(TakenOut),
+    /// A process that is followed has ended.
+    Ended(i32),
     /// A network link changed.
     Link,
     /// The machine was suspended, or somebody has set its clock.
@@ -68,6 +72,7 @@ impl fmt::Display for Notice {
             Self::TakenOut(TakenOut { group, tid }) => {
                 write!(f, "task {tid} was moved to {}", group.display())
             }
+            Self::Ended(pid) => write!(f, "process {pid} has ended"),
             Self::Link => write!(f, "a network link changed"),
             Self::Resumed => write!(f, "resumed, or the clock was set"),
             Self::Lost => write!(f, "notices were lost"),
@@ -83,6 +88,7 @@ const ROUTE: Option<rustix::net::Protocol> = None;
 
 /// All sources of one process.
 pub struct Watch<'a> {
+    kernel: &'a dyn Kernel,
     inotify: OwnedFd,
     uevents: OwnedFd,
     links: OwnedFd,
@@ -91,6 +97,10 @@ pub struct Watch<'a> {
     moves: Result<Moves<'a>>,
     tasks: Tasks,
     groups: BTreeSet<PathBuf>,
+    /// `None`: it has ended, and that was told.
+    processes: BTreeMap<TaskId, Option<OwnedFd>>,
+    /// Those that had ended before they could be followed, which is to be told.
+    ended: BTreeSet<i32>,
     paths: BTreeMap<i32, PathBuf>,
     numbers: BTreeMap<PathBuf, Followed>,
 }
@@ -116,6 +126,7 @@ impl<'a> Watch<'a> {
         let uevents = netlink_socket(Some(netlink::KOBJECT_UEVENT), KERNEL_UEVENTS);
         let links = netlink_socket(ROUTE, LINKS);
         Ok(Self {
+            kernel,
             inotify: inotify.map_err(error("inotify"))?,
             uevents: uevents.map_err(error("netlink: uevents"))?,
             links: links.map_err(error("netlink: links"))?,
@@ -123,6 +134,8 @@ impl<'a> Watch<'a> {
             moves: Moves::new(kernel),
             tasks: Tasks::new(),
             groups: BTreeSet::new(),
+            processes: BTreeMap::new(),
+            ended: BTreeSet::new(),
             paths: BTreeMap::new(),
             numbers: BTreeMap::new(),
         })
@@ -136,6 +149,24 @@ impl<'a> Watch<'a> {
     /// Follows these tasks and no others.
     pub fn follow_tasks(&mut self, tasks: Tasks) {
         self.tasks = tasks;
+    }
+
+    /// Follows the ends of these processes and of no others. The end of each is told once.
+    pub fn follow_processes(&mut self, processes: &BTreeSet<TaskId>) {
+        self.processes.retain(|id, _| processes.contains(id));
+        for id in processes {
+            if self.processes.contains_key(id) {
+                continue;
+            }
+            let open = Pid::from_raw(id.tid);
+            let open = open.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+            // Another process may have had its number when it was opened.
+            let open = open.filter(|_| task::identify(self.kernel, id.tid) == Some(*id));
+            if open.is_none() {
+                self.ended.insert(id.tid);
+            }
+            self.processes.insert(*id, open);
+        }
     }
 
     /// Follows who comes into these cgroups, as /proc/PID/cgroup names them, and into no others.
@@ -188,8 +219,10 @@ impl<'a> Watch<'a> {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),
         };
+        // It is told at once.
+        let most = if self.ended.is_empty() { most } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
         let moves = self.moves.as_ref().map_or(wake[0], Moves::fd);
-        let mut ready = [
+        let mut ready = vec![
             PollFd::new(&self.inotify, PollFlags::IN),
             PollFd::new(&self.uevents, PollFlags::IN),
             PollFd::new(&self.links, PollFlags::IN),
@@ -199,12 +232,22 @@ impl<'a> Watch<'a> {
             // Twice the same where there is none.
             PollFd::from_borrowed_fd(moves, PollFlags::IN),
         ];
+        let followed: Vec<TaskId> =
+            self.processes.iter().filter_map(|(id, fd)| fd.as_ref().map(|_| *id)).collect();
+        let fds = self.processes.values().flatten();
+        ready.extend(fds.map(|fd| PollFd::new(fd, PollFlags::IN)));
         match poll(&mut ready, Some(&most)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(Error::io(Path::new("poll"), "wait")(errno.into())),
         }
-        let has = ready.each_ref().map(|one| !one.revents().is_empty());
+        let has: Vec<bool> = ready.iter().map(|one| !one.revents().is_empty()).collect();
+        let (has, ends) = has.split_at(7);
         let mut noticed = BTreeSet::new();
+        noticed.extend(std::mem::take(&mut self.ended).into_iter().map(Notice::Ended));
+        for (id, _) in followed.into_iter().zip(ends).filter(|(_, has)| **has) {
+            self.processes.insert(id, None);
+            noticed.insert(Notice::Ended(id.tid));
+        }
         if has[0] {
             self.read_files(&mut noticed);
         }
@@ -403,6 +446,42 @@ mod tests {
         let began = std::time::Instant::now();
         watch.wait(MOST, [quiet.as_fd(); 2]).unwrap();
         assert!(began.elapsed() < MOST);
+    }
+
+    #[test]
+    fn the_end_of_a_process_is_noticed_once() {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        let pid = child.id() as i32;
+        let (root, linux) = machine(&[]);
+        let proc = root.path().join("proc");
+        std::fs::create_dir_all(&proc).unwrap();
+        let own = proc.join(pid.to_string());
+        std::os::unix::fs::symlink(format!("/proc/{pid}"), own).unwrap();
+        let id = task::identify(&linux, pid).unwrap();
+        let another = TaskId { start_ticks: id.start_ticks + 1, ..id };
+        let mut watch = Watch::new(&linux).unwrap();
+        let (quiet, _other) = UnixStream::pair().unwrap();
+        let mut ends = |most: Duration, processes: &[TaskId]| {
+            watch.follow_processes(&processes.iter().copied().collect());
+            let end = std::time::Instant::now() + most;
+            // Other sources belong to this machine.
+            loop {
+                let left = end.saturating_duration_since(std::time::Instant::now());
+                let noticed = watch.wait(left, [quiet.as_fd(); 2]).unwrap();
+                if noticed.contains(&Notice::Ended(pid)) || left.is_zero() {
+                    return noticed.contains(&Notice::Ended(pid));
+                }
+            }
+        };
+        let soon = Duration::from_millis(50);
+        assert!(!ends(soon, &[id]) && !task::has_ended(&linux, id));
+        assert!(ends(MOST, &[another]), "one that had the number before it");
+        assert!(!ends(soon, &[another, id]));
+        child.kill().unwrap();
+        assert!(ends(MOST, &[id]));
+        assert!(task::has_ended(&linux, id), "it was not waited for yet");
+        assert!(!ends(soon, &[id]));
+        child.wait().unwrap();
     }
 
     #[test]

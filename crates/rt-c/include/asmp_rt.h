@@ -933,9 +933,10 @@ void rtf_close_np(struct rtf_file *file);
 /*
  Lets asmpd keep a FIFO at /run/asmpd/channels/UID/NAME (UID: the effective user of this process)
  for root, this user, `user_count` users (user IDs) and `group_count` groups (group IDs), 64 in
- all. They receive it there by asmp_fifo_receive with the owner 0; this process serves no socket.
- Any user sees the name. Put or get first (0 bytes will do): this end then has a role, and the
- one that receives the FIFO has the other. They can write anything into its memory.
+ all. They receive it there by asmp_fifo_receive, with an owner below 0 or that user; this
+ process serves no socket. Any user may register, and sees the name. Put or get first (0 bytes
+ will do): this end then has a role, and the one that receives the FIFO has the other. They can
+ write anything into its memory.
 
  asmpd keeps it until asmp_kept_close or the end of this process. It forgets all channels when it
  ends: call asmp_kept_renew each second. For set-up only: allocates, makes system calls, waits
@@ -979,7 +980,7 @@ struct asmp_kept *asmp_record_keep(const struct asmp_record *record,
 
 /*
  Registers again if asmpd has ended meanwhile. Not for real-time threads then: it waits for asmpd
- up to 10 s. Costs one system call where there is nothing to do.
+ up to 10 s. Costs three system calls where there is nothing to do.
 
  Returns 0 (there was nothing to do), 1 (it is kept again), -EINVAL (nothing is kept), or an
  error as for asmp_fifo_keep, negative: -ENOTCONN until asmpd runs again.

@@ -112,9 +112,9 @@ pub(crate) fn decide(
                 _ => after,
             }
         }
-        Request::Exec { name, pid, command } => {
+        Request::Exec { name, process, command } => {
             let granted = caller.granted.as_ref();
-            enter(kernel, facts, state, name, (*pid, command), granted)?
+            enter(kernel, facts, state, name, (*process, command), granted)?
         }
         Request::Destroy { name: Some(name), .. } => rules::destroy(state, name)?,
         Request::Destroy { name: None, .. } => Vec::new(),
@@ -424,15 +424,18 @@ fn enter(
     facts: &Facts,
     state: &State,
     name: &str,
-    (pid, command): (i32, &str),
+    (process, command): (TaskId, &str),
     granted: Option<&Grant>,
 ) -> Result<Vec<Partition>, Refusal> {
     state.partition(name)?;
     let tree = tree(facts)?;
-    let (mut task, lineage) = find_task(kernel, pid, false)?;
+    let (mut task, lineage) = find_task(kernel, process.tid, false)?;
+    if task.id != process {
+        return Err(Refusal::UnknownTask { tid: process.tid });
+    }
     let is_elsewhere = task.group.starts_with(&tree) && !is_inside(&tree, &task, name);
     if let Some(grant) = granted.filter(|_| is_elsewhere) {
-        return Err(grant.lacks(format!("process {pid}, which is in another partition")));
+        return Err(grant.lacks(format!("process {}, which is in another partition", process.tid)));
     }
     command.clone_into(&mut task.command);
     let subject = Subject { task: &task, alone: false, lineage: &lineage };
@@ -488,6 +491,10 @@ fn must_be_separable(
 /// means its process.
 fn find_task(kernel: &dyn Kernel, tid: i32, alone: bool) -> Result<(Task, Vec<TaskId>), Refusal> {
     let task = task::read(kernel, tid).map_err(|_| Refusal::UnknownTask { tid })?;
+    // It could not be moved back.
+    if task.group == Path::new(task::TOO_DEEP) {
+        return Err(Refusal::UnknownTask { tid });
+    }
     if !alone && task.process != tid {
         return find_task(kernel, task.process, false);
     }

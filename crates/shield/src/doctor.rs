@@ -126,7 +126,7 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             },
             match (&groups.cpuset_v1, groups.is_group) {
                 (_, true) => "run asmp on the host",
-                (Some(_), false) => "unmount that, or boot with cgroup_no_v1=cpuset",
+                (Some(_), false) => "unmount it, or boot with systemd.unified_cgroup_hierarchy=1",
                 (None, false) => "use a kernel with CONFIG_CPUSETS",
             },
         ),
@@ -142,7 +142,7 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             "run asmp on the host",
         ),
         either(
-            "the machine's own tasks",
+            "all tasks of the machine are seen",
             !facts.contained_pids,
             Missing,
             match (facts.contained_pids, facts.root) {
@@ -156,8 +156,8 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             "isolated partitions at run time",
             groups.isolated.is_some() || facts.version() >= (6, 7),
             Missing,
-            facts.release.clone(),
-            "kernel 6.7 or newer",
+            format!("kernel {}, needs 6.7", facts.release),
+            "use kernel 6.7 or newer",
         ),
         either(
             "more than one CPU",

@@ -103,6 +103,12 @@ impl Fake {
         self.kernel.allowed(tid).map_or_else(|| "ended".to_owned(), |cpus| cpus.to_string())
     }
 
+    /// A process enters before it executes a command.
+    pub fn exec(&self, name: &str, pid: i32, command: &str) -> Request {
+        let process = asmp_host::task::identify(&*self.kernel, pid).unwrap();
+        Request::Exec { name: name.into(), process, command: command.into() }
+    }
+
     pub fn policy(&self, tid: i32) -> Schedule {
         self.kernel.schedule(tid).unwrap()
     }
@@ -136,7 +142,6 @@ impl Fake {
 /// A call that tests look at.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    Read,
     Write,
     List,
 }
@@ -159,7 +164,6 @@ impl Kernel for Watched {
         self.0.write(path, bytes)
     }
     fn read(&self, path: &Path) -> io::Result<Vec<u8>> {
-        (self.1)(Call::Read, path);
         self.0.read(path)
     }
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {

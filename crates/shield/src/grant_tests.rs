@@ -107,7 +107,7 @@ fn a_user_changes_nothing_of_others() {
     let other = Grant { uid: 1001, ..grant("2") };
     ask(&fake, &other, &run("run-2", of("2"))).unwrap();
     let mine = Grant { partitions: 3, ..grant("1-3") };
-    let exec = |name: &str| Request::Exec { name: name.into(), pid: 200, command: "x".into() };
+    let exec = |name: &str| fake.exec(name, 200, "x");
     let end = |name: &str| Request::EndRun { name: name.into(), owner: OWNER };
     for name in ["motion", "run-2"] {
         for request in [exec(name), end(name)] {
@@ -167,7 +167,7 @@ fn a_process_of_another_partition_is_not_taken_from_it() {
     fake.done(&create("motion", "1"));
     fake.done(&Request::Add { name: "motion".into(), members: pid_of(200) });
     ask(&fake, &grant("3"), &run("run-1", of("3"))).unwrap();
-    let exec = Request::Exec { name: "run-1".into(), pid: 200, command: "x".into() };
+    let exec = fake.exec("run-1", 200, "x");
     let what = lacks(&fake, &grant("3"), &exec);
     assert_eq!(what, "process 200, which is in another partition");
     fake.done(&Request::Remove { name: "motion".into(), members: pid_of(200), demote: true });
@@ -179,7 +179,7 @@ fn a_process_of_another_partition_is_not_taken_from_it() {
 fn what_became_real_time_inside_goes_on_as_sched_other() {
     let fake = Fake::with_app();
     ask(&fake, &grant("3"), &run("run-1", of("3"))).unwrap();
-    let exec = Request::Exec { name: "run-1".into(), pid: 200, command: "x".into() };
+    let exec = fake.exec("run-1", 200, "x");
     ask(&fake, &grant("3"), &exec).unwrap();
     fake.kernel.set_schedule(200, &FIFO_50).unwrap();
     let end = Request::EndRun { name: "run-1".into(), owner: OWNER };
@@ -205,7 +205,7 @@ fn the_tasks_of_a_user_stand_still_while_they_leave_and_those_of_root_do_not() {
             true => ask(&fake, &grant("3"), &asked).unwrap(),
             false => fake.done(&asked),
         };
-        let exec = Request::Exec { name: "run-1".into(), pid: 200, command: "x".into() };
+        let exec = fake.exec("run-1", 200, "x");
         fake.done(&exec);
         let end = Request::EndRun { name: "run-1".into(), owner: OWNER };
         fake.done(&end).plan.steps
@@ -222,7 +222,7 @@ fn the_end_of_a_user_s_partition_that_is_interrupted_lets_its_tasks_go_on() {
     for at in 0.. {
         let fake = Fake::with_app();
         ask(&fake, &grant("3"), &run("run-1", of("3"))).unwrap();
-        fake.done(&Request::Exec { name: "run-1".into(), pid: 200, command: "x".into() });
+        fake.done(&fake.exec("run-1", 200, "x"));
         fake.kernel.set_schedule(200, &FIFO_50).unwrap();
         let before = fake.kernel.snapshot();
         let asked = AtomicUsize::new(0);

@@ -127,7 +127,9 @@ fn fallback_group(kernel: &dyn Kernel, base: &Base) -> PathBuf {
 pub fn move_home(kernel: &dyn Kernel, base: &Base, process: i32, home: &Path) -> Result<()> {
     let cannot_take = |error: &Error| {
         use ErrorKind::{Busy, Missing, NotPermitted, Unsupported};
-        matches!(error.kind(), Missing | Busy | Unsupported | NotPermitted)
+        // A user can nest groups so deep that none can name them from the root.
+        let is_too_deep = error.errno() == Some(libc::ENAMETOOLONG);
+        is_too_deep || matches!(error.kind(), Missing | Busy | Unsupported | NotPermitted)
     };
     let fallback_group = fallback_group(kernel, base);
     match cgroup::move_process(kernel, process, home) {

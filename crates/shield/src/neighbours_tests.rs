@@ -3,7 +3,7 @@
 //! named.
 
 use crate::apply::Refused;
-use crate::fixture::{Fake, add, create, root, set};
+use crate::fixture::{Fake, REPAIR, add, create, destroy, root, set};
 use crate::partition::Refusal;
 use crate::request::{Members, Request, Spec};
 use crate::shield::ChangeError;
@@ -250,4 +250,24 @@ fn cpus_that_deadline_tasks_of_the_system_have_booked_are_not_taken() {
         fake.done(&add("a", 300));
         fake.done(&wider);
     }
+}
+
+/// /proc/PID/cgroup of such a task cannot be read. Any user can make one.
+#[test]
+fn a_task_in_groups_that_are_nested_too_deep_blinds_nothing_and_comes_back_elsewhere() {
+    let fake = Fake::after(&[create("a", "3")]);
+    let deep = |bytes: usize| format!("/{}", "d".repeat(bytes - 1));
+    fake.kernel.start(300, 300, "deep", Schedule::Other { nice: 0 });
+    fake.kernel.place(300, &deep(4096), None);
+    assert!(fake.status().holds());
+    fake.done(&REPAIR);
+    let refused = fake.ask(&add("a", 300)).unwrap_err();
+    assert_eq!(refused.code(), 33, "{refused}");
+    // The kernel tells this path, and no program can open files in it from the root.
+    fake.kernel.start(400, 400, "deep", Schedule::Other { nice: 0 });
+    fake.kernel.place(400, &deep(4090), None);
+    fake.done(&add("a", 400));
+    assert_eq!(fake.allowed(400), "3");
+    fake.done(&destroy("a"));
+    assert_eq!(fake.allowed(400), "0-3");
 }

@@ -471,7 +471,7 @@ fn a_process_goes_home_also_after_its_recorded_thread_ended_and_a_job_came() {
     fake.done(&add_thread("a", 201));
     fake.kernel.end(201);
     fake.kernel.start(300, 300, "job", OTHER);
-    fake.done(&Request::Exec { name: "a".into(), pid: 300, command: "job".into() });
+    fake.done(&fake.exec("a", 300, "job"));
     fake.done(&destroy("a"));
     assert_eq!(fake.kernel.task(200).unwrap().group, Path::new("/control"));
 }
@@ -529,7 +529,7 @@ fn jobs_that_have_ended_do_not_stay_in_the_state() {
     fake.done(&create("a", "3"));
     for pid in 1000..1050 {
         fake.kernel.start(pid, pid, "job", OTHER);
-        fake.done(&Request::Exec { name: "a".into(), pid, command: "job".into() });
+        fake.done(&fake.exec("a", pid, "job"));
         fake.kernel.end(pid);
     }
     assert_eq!(fake.state().partitions[0].tasks.len(), 1);

@@ -382,7 +382,7 @@ pub enum Refusal {
     NoCgroupV2,
     #[error(
         "cgroup v1 at {mount} holds the cpuset controller: unmount it, or boot with \
-         systemd.unified_cgroup_hierarchy=1 (or cgroup_no_v1=cpuset)",
+         systemd.unified_cgroup_hierarchy=1",
         mount = mount.display()
     )]
     CpusetV1 { mount: PathBuf },

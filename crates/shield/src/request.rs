@@ -30,9 +30,10 @@ pub enum Request {
     /// End the partition that `Run` made for this owner, as `Destroy` with `demote` does. Refused
     /// with `NoPartition` where another one has its name by now.
     EndRun { name: String, owner: Option<TaskId> },
-    /// Move the process `pid`, which is about to execute `command`, into a partition. Its present
-    /// policy does not count as brought along: it gets its policy inside.
-    Exec { name: String, pid: i32, command: String },
+    /// Move a process, which is about to execute `command`, into a partition. Its present policy
+    /// does not count as brought along: it gets its policy inside. Refused with `UnknownTask` where
+    /// another process has its number by now.
+    Exec { name: String, process: TaskId, command: String },
     /// End one partition (`None`: all of them).
     Destroy { name: Option<String>, demote: bool },
     /// Give a partition other CPUs.

@@ -436,7 +436,11 @@ fn every_request_crosses_a_socket_unchanged() {
         Request::Create { name: name(), spec: spec() },
         Request::Run { name: name(), spec: spec(), owner },
         Request::EndRun { name: name(), owner },
-        Request::Exec { name: name(), pid: 7, command: "app".into() },
+        Request::Exec {
+            name: name(),
+            process: TaskId { tid: 7, start_ticks: 9 },
+            command: "app".into(),
+        },
         Request::Destroy { name: None, demote: true },
         Request::Resize { name: name(), cpus: "0xc".parse().unwrap() },
         Request::Add { name: name(), members: members.clone() },

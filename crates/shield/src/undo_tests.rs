@@ -116,26 +116,17 @@ fn a_change_that_was_cut_short_is_not_undone_beside_a_starved_kworker_from_7_0_o
 #[test]
 fn a_signal_ends_the_proof_of_a_tick() {
     let fake = Fake::after(&[]);
-    let text = fake.text("/proc/interrupts");
-    let (kernel, counts, of_all) = (Arc::clone(&fake.kernel), text.clone(), AtomicUsize::new(0));
-    // Whenever it is counted, there was one more.
-    let shield = fake.watched(move |call, path| {
-        if call == Call::Read && path.ends_with("interrupts") {
-            let count = of_all.fetch_add(1, Relaxed);
-            let ticks = counts.replace("LOC: 0 0 0 0 ", &format!("LOC: 0 0 0 {count} "));
-            kernel.set_file("/proc/interrupts", &ticks);
-        }
-    });
+    fake.kernel.arm(Some(Fault::Tick));
     let (kernel, windows) = (Arc::clone(&fake.kernel), AtomicUsize::new(0));
     // It comes in the second window.
-    let shield = shield.with_interrupt(move || {
+    let shield = fake.shield.clone().with_interrupt(move || {
         let is_proving = kernel.allowed(SPINNER).is_some();
         (is_proving && windows.fetch_add(1, Relaxed) > 0).then_some(15)
     });
     let spec = Spec { tick: Tick::RequireOff, ..Spec::of("3".parse().unwrap()) };
     let error = shield.change(&Request::Create { name: "a".into(), spec }, &root()).unwrap_err();
     assert!(matches!(error, ChangeError::Interrupted { signal: 15 }), "{error}");
-    fake.kernel.set_file("/proc/interrupts", &format!("{text}\n"));
+    fake.kernel.arm(None);
     fake.is_untouched("interrupted");
 }
 

@@ -68,8 +68,8 @@ def short(raw):
         after = left(row)
         rows.append([NAMES[row["row"]], *counts(row)[:5], after[0], after[2], row["lines"]])
     words = """The same task and load beside the other ways to do it, in one boot
-([peers](docs/measurements/peers.md): how, all figures, what was left behind; asmp leaves the empty
-directory /run/asmp):
+([peers](docs/measurements/peers.md): how, all figures, what was left behind; asmp leaves the
+directory /run/asmp with its lock file):
 """
     return f"{words}\n{table(head, rows)}"
 

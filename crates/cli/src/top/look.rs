@@ -30,6 +30,8 @@ pub struct Look {
     pub came: Vec<Came>,
     /// Who holds the partitions, in words.
     pub held: String,
+    /// asmpd cannot look: what violates a partition is not known.
+    pub blind: bool,
     /// What is violated and belongs to none of them.
     pub violations: Vec<String>,
 }
@@ -76,6 +78,7 @@ impl Look {
             Err(error) => print::chain(error),
         };
         let asmpd = asmpd.ok().flatten();
+        let blind = asmpd.as_ref().is_some_and(|asmpd| asmpd.blind);
         let violations = violations(asmpd.as_ref(), status.as_ref());
         let of = |name: &str| {
             let own = violations.iter().filter(|one| one.partition == name);
@@ -101,6 +104,7 @@ impl Look {
             partitions: state.partitions.iter().map(seen).collect(),
             came: came(shield.kernel(), &cpus)?,
             held,
+            blind,
             violations: of_none.map(ToString::to_string).collect(),
         })
     }

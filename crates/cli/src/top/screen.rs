@@ -62,6 +62,11 @@ impl Screen {
         chosen.and_then(place).unwrap_or(0)
     }
 
+    /// Who holds the partitions, in words.
+    pub fn held(&self) -> &str {
+        &self.now.held
+    }
+
     /// Chooses the next partition, or the one before.
     pub fn select(&mut self, by: isize) {
         let last = self.now.partitions.len().saturating_sub(1);
@@ -88,7 +93,7 @@ impl Screen {
                     rate(|rates| rates.softirqs),
                     sums.map(bars).unwrap_or_default(),
                     first((partition.tasks.len() + partition.more_tasks).to_string()),
-                    first(state_of(partition)),
+                    first(state_of(partition, self.now.blind)),
                 ]);
             }
         }
@@ -170,8 +175,9 @@ fn bold() -> Style {
     Style::new().add_modifier(Modifier::BOLD)
 }
 
-fn state_of(partition: &Seen) -> String {
+fn state_of(partition: &Seen, blind: bool) -> String {
     match partition.violations.len() {
+        0 if blind => "unknown".to_owned(),
         0 => "holds".to_owned(),
         1 => "1 violation".to_owned(),
         count => format!("{count} violations"),
@@ -243,6 +249,7 @@ mod tests {
             ],
             came: vec![tick(1, 0), tick(2, ticks), tick(3, ticks / 2)],
             held: "held by asmpd: 2 repaired".into(),
+            blind: false,
             violations: Vec::new(),
         }
     }
@@ -282,6 +289,13 @@ motion: made by root: asmp create
 
 q ends   arrows choose a partition";
         assert_eq!(text, expected, "\n{text}");
+    }
+
+    #[test]
+    fn where_asmpd_cannot_look_no_partition_is_said_to_hold() {
+        let screen = Screen::new(Look { blind: true, ..look(0, 0) });
+        let rows = screen.rows();
+        assert_eq!([&*rows[1][8], &*rows[3][8]], ["unknown", "1 violation"]);
     }
 
     #[test]

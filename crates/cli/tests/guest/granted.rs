@@ -181,6 +181,15 @@ fn ends() {
     sh(&format!("kill {pid}")).done();
     assert_eq!(running.0.wait().expect("it ends").code(), Some(143));
     assert_eq!(isolated(), "");
+    // The same, and asmp is killed: this asmpd has no connection of it.
+    let killed = spawn_as_user("run --cpus 3 -- sleep 1005");
+    let pid = inside("sleep 1005");
+    let (_, _) = daemon.ends();
+    let daemon = Daemon::start();
+    assert_eq!(isolated(), "3");
+    sh(&format!("kill -KILL {}", killed.id())).done();
+    drop(killed);
+    goes_on_outside(pid);
     // The same, and asmp was killed while no asmpd ran.
     let killed = spawn_as_user("run --cpus 3 -- sleep 1003");
     let pid = inside("sleep 1003");

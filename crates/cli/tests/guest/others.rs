@@ -329,7 +329,10 @@ fn no_tasks() {
     };
     let machine = Machine::now();
     write_file();
-    inside("check").code(7).says("the machine's own tasks: no").says("run asmp on the host");
+    inside("check")
+        .code(7)
+        .says("all tasks of the machine are seen: no")
+        .says("run asmp on the host");
     for line in COMMANDS {
         inside(line).code(15).says("run asmp on the host");
     }

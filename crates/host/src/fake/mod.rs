@@ -15,7 +15,7 @@ use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::sched::{Schedule, TimeLimits};
 use crate::spin::Spinner;
-use machine::{Group, Machine, os};
+use machine::{Group, Machine, PATH_MAX, os};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,8 @@ pub enum Fault {
     Hide { below: &'static str },
     /// The kernel reports success where this task's CPUs are set, and leaves them as they are.
     Keep { tid: i32 },
+    /// The tick of no CPU ever stops: each look at /proc/interrupts shows more.
+    Tick,
 }
 
 /// A kernel in memory. Clones of the handle are not possible; share it by reference.
@@ -282,11 +284,18 @@ impl Kernel for FakeKernel {
             }
             _ => machine.files.get(path).ok_or_else(|| os(libc::ENOENT))?.clone(),
         };
+        if matches!(machine.fault, Some(Fault::Tick)) && path == Path::new("/proc/interrupts") {
+            let ticks = format!("{} ", self.calls.load(Ordering::Relaxed)).repeat(4);
+            return Ok(text.replace("LOC: 0 0 0 0 ", &format!("LOC: {ticks}")).into_bytes());
+        }
         Ok(format!("{text}\n").into_bytes())
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         let text = String::from_utf8_lossy(bytes).trim_end_matches('\n').to_owned();
+        if path.as_os_str().len() >= PATH_MAX {
+            return Err(os(libc::ENAMETOOLONG));
+        }
         self.change(|machine| match in_tree(path) {
             _ if machine.holds(path).is_some() => Err(os(machine.holds(path).unwrap_or_default())),
             Some((group, file)) => machine.write_group(&group, &file, &text),
