@@ -10,6 +10,7 @@
 //! asmpd forgets all channels when it ends. [`Kept::renew`] registers again.
 
 use crate::keeper::{BYTES, DIR, REGISTER, REPLY_BYTES, Registration, Reply, path_of, reply_of};
+use crate::names::me;
 use crate::offer::{Access, OfferError, given, wire};
 use crate::shm::SharedMemory;
 use std::fs::File;
@@ -68,7 +69,7 @@ impl Kept {
         let message = Registration { name: name.clone(), access, users, groups }.to_bytes()?;
         let memory = given(channel, access, dir)?;
         let connection = register(dir, &name, &message, &memory)?;
-        Ok(Self { connection, memory, message, name, dir: dir.to_owned(), user: user() })
+        Ok(Self { connection, memory, message, name, dir: dir.to_owned(), user: me() })
     }
 
     /// Registers again if asmpd has ended meanwhile; false if it has not. Call it each second, or
@@ -84,7 +85,7 @@ impl Kept {
         if is_open && self.path().symlink_metadata().is_ok() {
             return Ok(false);
         }
-        if user() != self.user {
+        if me() != self.user {
             let what = "its process had another user ID when it registered the channel";
             return Err(OfferError::NotKept { name: self.name.clone(), what });
         }
@@ -101,11 +102,6 @@ impl Kept {
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }
-}
-
-fn user() -> u32 {
-    // SAFETY: takes nothing, cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 /// A connection on which asmpd has said that it keeps the channel.
@@ -125,7 +121,7 @@ fn register(
             _ => io(cause),
         })?;
     let found = wire::peer(&connection).map_err(io)?.user;
-    if ![0, user()].contains(&found) {
+    if ![0, me()].contains(&found) {
         return Err(OfferError::WrongOwner { path, found, asked: 0 });
     }
     hear(&connection, Reply::Ready, name, &path, end)?;

@@ -52,7 +52,7 @@ fn own_dir() -> PathBuf {
 }
 
 /// The effective user.
-fn me() -> u32 {
+pub(crate) fn me() -> u32 {
     // SAFETY: takes nothing, touches nothing, cannot fail.
     unsafe { libc::geteuid() }
 }

@@ -49,9 +49,7 @@ pub fn run_time(text: &str) -> Result<Duration, String> {
 
 /// A duration of 1 s to 24 h.
 pub fn counting_time(text: &str) -> Result<Duration, String> {
-    if let Err(DurationError::NoUnit { text }) = text.parse::<ExactDuration>() {
-        return Err(format!("duration {text:?} has no unit: write {text}s or {text}min"));
-    }
+    text.parse::<ExactDuration>().map_err(|error| error.of_seconds())?;
     let time = time(text)?;
     let is_allowed = (1..=86_400).contains(&time.as_secs()) && time.as_secs_f64() <= 86_400.0;
     if is_allowed { Ok(time) } else { Err("the time must be between 1 s and 24 h".to_owned()) }

@@ -259,13 +259,11 @@ const TOPICS: [Topic; 9] = [
     ("granularity", || GRANULARITY.to_owned(), "data flow, `asmp analyze graph`"),
 ];
 
-/// The name of the page in section 5 of a topic that is called otherwise.
-const PARTITIONS_PAGE: &str = "partitions";
-
 /// Finds a topic also by the name of its page or file: `asmp-files.5`, `policy.toml`.
 fn topic(word: &str) -> Option<&'static Topic> {
     let named = short(word.trim_end_matches(".toml"));
-    let named = if named == PARTITIONS_PAGE { TOPICS[1].0 } else { named };
+    // Its page is asmp-partitions(5).
+    let named = if named == "partitions" { "partitions-file" } else { named };
     TOPICS.iter().find(|(name, ..)| *name == named)
 }
 

@@ -269,8 +269,7 @@ impl Hold {
         self.counts.looks += 1;
         self.failures = 0;
         if status.changing {
-            // What another asmp has half done violates nothing. It is looked at again, and waited
-            // for there.
+            // A half-done change of another asmp is no violation. The next look waits for its end.
             self.noticed = Some((noticed_ns, cause));
             self.looked_at_ns = Some(now_ns);
             return Order::Rest;

@@ -209,10 +209,8 @@ fn reply(request: &Request, board: &Board, asker: &mut Asker) -> Result<Replied,
         }
         (INTERFACE, "FollowEvents") => events().map(|(after, _)| Replied::Again(after)),
         (granted::INTERFACE, _) => {
-            let asked = {
-                let of = (asker.peer, board);
-                granted::ask(method, given, of, asker.policy, asker.now_s)?
-            };
+            let from = (asker.peer, board);
+            let asked = granted::ask(method, given, from, asker.policy, asker.now_s)?;
             Ok(match asked {
                 Asked::Reply(value) => Replied::Once(value),
                 Asked::Work(work) => Replied::Work(work),

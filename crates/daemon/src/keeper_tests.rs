@@ -239,7 +239,39 @@ fn with_its_last_channel_the_directory_of_a_user_goes() {
     }
 }
 
-/// Can a socket refuse descriptors on this kernel? Asked of a socket of its own.
+/// Root registers before it drops its rights. Of this thread alone, as the kernel has it.
+#[test]
+fn a_program_that_changes_its_user_keeps_its_channel_and_cannot_renew_it() {
+    if me() != 0 {
+        println!("skipped: only root can change its user");
+        return;
+    }
+    let place = Place::new();
+    fs::set_permissions(place.dir.path(), Permissions::from_mode(0o755)).unwrap();
+    let writer = place.writer("a");
+    let mut kept = place.register(&writer).unwrap();
+    let path = kept.path();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: takes numbers alone.
+            let changed = unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) };
+            assert_eq!((changed, kept.path()), (0, path.clone()));
+            assert!(!kept.renew().unwrap() && path.exists());
+            fs::remove_file(&path).unwrap_err();
+        });
+    });
+    fs::remove_file(kept.path()).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            // SAFETY: takes numbers alone.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, -1, 65534, -1) }, 0);
+            let why = kept.renew().unwrap_err();
+            assert!(matches!(why, OfferError::NotKept { .. }), "{why}");
+        });
+    });
+}
+
+/// Whether sockets of this kernel can refuse descriptors: a new socket is asked.
 fn has_passrights() -> bool {
     const SO_PASSRIGHTS: libc::c_int = 83;
     let (socket, _other) = UnixStream::pair().unwrap();

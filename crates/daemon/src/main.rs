@@ -12,7 +12,7 @@ use asmp_daemon::seen::Seen;
 use asmp_daemon::serve::{Source, serve};
 use asmp_daemon::socket::Place;
 use asmp_daemon::work::{Refused, Work};
-use asmp_duration::{DurationError, ExactDuration};
+use asmp_duration::ExactDuration;
 use asmp_host::clock::{monotonic_ns, unix_s};
 use asmp_host::shown::shown;
 use asmp_host::task::TaskId;
@@ -116,12 +116,8 @@ fn asked(words: &[String]) -> Result<Asked, Failure> {
 }
 
 fn sweep(text: &str) -> Result<u64, String> {
-    let time: ExactDuration = text.parse().map_err(|error| match error {
-        DurationError::NoUnit { text } => {
-            format!("--sweep: duration {text:?} has no unit: write {text}s or {text}min")
-        }
-        error => format!("--sweep: {error}"),
-    })?;
+    let time = text.parse::<ExactDuration>();
+    let time = time.map_err(|error| format!("--sweep: {}", error.of_seconds()))?;
     let ns = time.whole_ns().map_err(|error| format!("--sweep: {error}"))?;
     match (1_000_000_000..=3_600_000_000_000).contains(&ns) {
         true => Ok(ns),

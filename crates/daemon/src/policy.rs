@@ -265,8 +265,8 @@ impl Policy {
     }
 }
 
-/// Those of these grants that cover this partition and policy, as far as can be seen without the
-/// machine. Errors: `NotGranted` where there is none.
+/// The grants that may cover this partition and policy. The shield, which knows the machine, decides.
+/// Errors: `NotGranted` if there is none.
 pub fn choose(
     grants: Vec<Grant>,
     uid: u32,

@@ -57,6 +57,18 @@ pub enum DurationError {
     NotWhole(#[from] NotWhole),
 }
 
+impl DurationError {
+    /// The same in words, of what is a second or longer.
+    pub fn of_seconds(&self) -> String {
+        match self {
+            Self::NoUnit { text } => {
+                format!("duration {text:?} has no unit: write {text}s or {text}min")
+            }
+            other => other.to_string(),
+        }
+    }
+}
+
 /// A duration that ends between two nanoseconds.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{duration} is not a whole number of nanoseconds: use {below_ns} ns or {above_ns} ns")]

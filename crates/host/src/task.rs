@@ -145,12 +145,7 @@ pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
     let flags = number(&stat_path, fields[6])?;
     let (status_path, status) = file("status")?;
     let allowed = status_line(&status_path, &status, "Cpus_allowed_list")?;
-    let groups = match file("cgroup") {
-        Ok((_, groups)) => groups,
-        // Any user can nest groups so deep. No look at all tasks may fail for one of them.
-        Err(error) if error.errno() == Some(libc::ENAMETOOLONG) => format!("0::{TOO_DEEP}"),
-        Err(error) => return Err(error),
-    };
+    let (_, groups) = file("cgroup")?;
     Ok(Task {
         id: TaskId { tid, start_ticks: number(&stat_path, fields[19])? },
         process: number(&status_path, status_line(&status_path, &status, "Tgid")?)? as i32,
@@ -167,9 +162,6 @@ pub fn read(kernel: &dyn Kernel, tid: i32) -> Result<Task> {
         zombie: fields[0] == "Z" || fields[0] == "X",
     })
 }
-
-/// In place of the group of a task whose path is too long for the kernel to tell.
-pub const TOO_DEEP: &str = "/(too deep)";
 
 /// The numbers of one thread. In /proc/TID/stat the kernel sums up all threads of the process: to
 /// read it for each of n threads takes n² steps.

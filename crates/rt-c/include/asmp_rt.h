@@ -982,8 +982,9 @@ struct asmp_kept *asmp_record_keep(const struct asmp_record *record,
  Registers again if asmpd has ended meanwhile. Not for real-time threads then: it waits for asmpd
  up to 10 s. Costs three system calls where there is nothing to do.
 
- Returns 0 (there was nothing to do), 1 (it is kept again), -EINVAL (nothing is kept), or an
- error as for asmp_fifo_keep, negative: -ENOTCONN until asmpd runs again.
+ Returns 0 (there was nothing to do), 1 (it is kept again), -EINVAL (nothing is kept), -EPROTO
+ (also where this process has another user ID than at first), or an error as for asmp_fifo_keep,
+ negative: -ENOTCONN until asmpd runs again.
 
  # Safety
  `kept` is null or came from asmp_fifo_keep or asmp_record_keep, and no other thread uses it.

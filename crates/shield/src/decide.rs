@@ -491,10 +491,6 @@ fn must_be_separable(
 /// means its process.
 fn find_task(kernel: &dyn Kernel, tid: i32, alone: bool) -> Result<(Task, Vec<TaskId>), Refusal> {
     let task = task::read(kernel, tid).map_err(|_| Refusal::UnknownTask { tid })?;
-    // It could not be moved back.
-    if task.group == Path::new(task::TOO_DEEP) {
-        return Err(Refusal::UnknownTask { tid });
-    }
     if !alone && task.process != tid {
         return find_task(kernel, task.process, false);
     }

@@ -30,7 +30,7 @@ pub struct Look {
     pub came: Vec<Came>,
     /// Who holds the partitions, in words.
     pub held: String,
-    /// asmpd cannot look: what violates a partition is not known.
+    /// asmpd could not read the machine: there may be violations that it does not know.
     pub blind: bool,
     /// What is violated and belongs to none of them.
     pub violations: Vec<String>,

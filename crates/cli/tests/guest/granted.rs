@@ -143,7 +143,9 @@ fn refused() {
     asmp("create a --cpus 3").done();
     as_user("run --cpus 3 -- true").code(22).says("already belongs to partition a");
     asmp("destroy a").done();
+    asmp("check").says("asmpd: running").says("policy of users: /etc/asmp/policy.toml");
     sh("chmod 666 /etc/asmp/policy.toml").done();
+    asmp("check").says("it grants nothing").says("users other than root may write to it");
     as_user("run --cpus 3 -- true").code(40).says("users other than root may write to it");
     drop(policy);
     daemon.ends();

@@ -20,6 +20,7 @@
 
 use super::device;
 use super::guests::{Boot, On};
+use super::held::Daemon;
 use super::lab::{Process, Test, asmp, binary, called, example, read, test};
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
@@ -32,6 +33,7 @@ pub fn all() -> Vec<Test> {
         bare("stranger: a user without rights gets nothing of a partition", gets_nothing)
             .lacks(device::no_cuse),
         bare("stranger: nor of a channel of root, here too", channels),
+        bare("stranger: groups that are nested too deep are in no way of root", nested),
     ]
 }
 
@@ -186,4 +188,79 @@ fn channels() {
     let said = called("the stranger's list of channels", output).done();
     assert!(!text.contains("skipped: "), "{text}{}", said.err);
     assert!(text.contains("2 passed"), "{text}");
+}
+
+/// As any user makes them in a group of their own (user@UID.service). No program can open files in
+/// them from the root. Of the first task's group the kernel tells a piece of the path, of the
+/// second one's all.
+const NEST: &str = r#"
+import os, subprocess, sys, time
+def nest(names):
+    for name in names:
+        os.mkdir(name)
+        os.chdir(name)
+def sleep():
+    child = subprocess.Popen(["sleep", "1000"])
+    with open("cgroup.procs", "w") as procs:
+        procs.write(str(child.pid))
+    return child
+def leave(names):
+    end = time.monotonic() + 120
+    for name in reversed(names):
+        os.chdir("..")
+        while True:
+            try:
+                os.rmdir(name)
+                break
+            except OSError:
+                assert time.monotonic() < end, name
+                time.sleep(0.01)
+whole = ["deep"] + ["d" * 240] * 16
+os.chdir("/sys/fs/cgroup")
+nest(whole)
+nest(["e" * 214])
+second = sleep()
+os.chdir("..")
+nest(["d" * 240] * 2)
+first = sleep()
+print(first.pid, second.pid, flush=True)
+sys.stdin.read()
+for child in (first, second):
+    child.kill()
+    child.wait()
+leave(["d" * 240] * 2)
+os.chdir("e" * 214)
+leave(["e" * 214])
+leave(whole)
+"#;
+
+fn nested() {
+    let mut command = Command::new("python3");
+    command.args(["-c", NEST]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut python = Process(command.spawn().expect("python3 starts"));
+    let mut line = String::new();
+    BufReader::new(python.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    let pids: Vec<&str> = line.split_whitespace().collect();
+    let [first, second] = pids[..] else { panic!("{line:?}") };
+    let told = |pid: &str| read(format!("/proc/{pid}/cgroup")).len();
+    assert!(
+        told(first) == 3 + 4095 && told(second) == 3 + 4076,
+        "{} {}",
+        told(first),
+        told(second)
+    );
+    let daemon = Daemon::start();
+    asmp("create a --cpus 3").done();
+    asmp(&format!("add a --pid {first} --pid {second}")).done();
+    asmp("status").done();
+    asmp("repair").done();
+    asmp("check").done();
+    asmp("destroy a").done();
+    for pid in [first, second] {
+        assert!(read(format!("/proc/{pid}/status")).contains("Cpus_allowed_list:\t0-3"), "{pid}");
+    }
+    drop(python.0.stdin.take());
+    assert!(python.0.wait().expect("it ends").success());
+    let (counts, told) = daemon.ends();
+    assert!(counts.violations == 0 && !told.contains("cannot look"), "{told}");
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names that programs give the kernel, and that it tells, are shorter (limits.h).
+/// Paths that programs give the kernel, and that it tells, are shorter (limits.h).
 pub(super) const PATH_MAX: usize = 4096;
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
@@ -421,8 +421,12 @@ impl Machine {
         let bound = if task.bound { PF_NO_SETAFFINITY } else { 0 };
         match file {
             "comm" => Ok(task.command.clone()),
-            "cgroup" if task.group.as_os_str().len() >= PATH_MAX => Err(os(libc::ENAMETOOLONG)),
-            "cgroup" => Ok(format!("0::{}", task.group.display())),
+            // Cut, as Linux 6.12 and 7.2 do.
+            "cgroup" => {
+                let mut group = task.group.display().to_string();
+                group.truncate(PATH_MAX - 1);
+                Ok(format!("0::{group}"))
+            }
             "limits" => {
                 let most = task.most_us.map_or("unlimited".to_owned(), |most| most.to_string());
                 Ok(format!("Max realtime timeout      {most}   {most}   us"))
