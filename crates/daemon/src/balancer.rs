@@ -111,7 +111,10 @@ impl Balancer {
         }
         // Before it is told: an asmpd that is killed here leaves what it was before. What cannot be
         // kept, the next one takes for that.
-        let _ = fs::write(&self.file, serde_json::to_vec(&told)?);
+        // The next asmpd reads all of it or the one before, whenever this one is killed.
+        let new = self.file.with_extension("new");
+        let written = fs::write(&new, serde_json::to_vec(&told)?);
+        let _ = written.and_then(|()| fs::rename(&new, &self.file));
         let is_over = status.partitions.is_empty();
         let differs = |one: fn(&Banned, &Banned) -> bool| {
             told.now.as_ref().is_none_or(|now| one(now, &wanted))

@@ -265,7 +265,7 @@ impl Policy {
     }
 }
 
-/// The grants that may cover this partition and policy. The shield, which knows the machine, decides.
+/// The grants that may cover this partition and policy. The shield knows the machine and decides.
 /// Errors: `NotGranted` if there is none.
 pub fn choose(
     grants: Vec<Grant>,
