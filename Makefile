@@ -87,8 +87,8 @@ hands: setup
 	ASMP_HANDS_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \
 		tests/vm/test.sh $(GUESTS) -- 'hands at work'
 
-# asmpd under storms of such hands and stress-ng, MINUTES in a guest: it loses nothing, and does not
-# grow.
+# asmpd under storms of breaks of four kinds and stress-ng, MINUTES in a guest: it loses nothing,
+# and does not grow.
 soak: MINUTES ?= 30
 soak: setup
 	ASMP_TIER=nightly ASMP_SOAK_MINUTES=$(MINUTES) ASMP_GUEST_SECONDS=$$(($(MINUTES) * 60 + 1200)) \

@@ -113,7 +113,9 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
     let document: Document = toml::from_str(text).map_err(|error| {
         let mut reason = in_a_line(text, &error);
         const TEXT: &str = "a text in quotes";
-        if let Some(at) = reason.find(TEXT) {
+        let is_name =
+            ["name", "flag", "app"].iter().any(|key| reason.contains(&format!(", {key} =")));
+        if let Some(at) = reason.find(TEXT).filter(|_| !is_name) {
             reason.truncate(at + TEXT.len());
             reason += "; a time has its unit: \"5 ms\"";
         }

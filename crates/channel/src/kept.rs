@@ -73,7 +73,7 @@ impl Kept {
     }
 
     /// Registers again if asmpd has ended meanwhile; false if it has not. Call it each second, or
-    /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs three system calls
+    /// when [`Kept::as_fd`] is readable, on a thread of ordinary priority. Costs two system calls
     /// where there is nothing to do. Errors: as for `new`; `NoKeeper` until asmpd runs again;
     /// `NotKept` if this process has another user ID by now, and so the channel would have another
     /// path.

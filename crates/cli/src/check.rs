@@ -8,6 +8,8 @@ use anyhow::Result;
 use asmp_daemon::policy;
 use asmp_host::Kernel;
 use asmp_shield::doctor::{Examination, Item, Verdict};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// Prints the findings; the exit code is 7 where something is missing.
@@ -48,10 +50,20 @@ fn of_asmpd(kernel: &dyn Kernel) -> Vec<Item> {
     let found = |is_so, yes: &str, no: &str| if is_so { yes } else { no }.to_owned();
     let asmpd = Asmpd::connect();
     let fuse = kernel.exists(Path::new("/dev/fuse"));
-    let policy = match (kernel.exists(Path::new(policy::FILE)), policy::Files::default().read()) {
-        (false, _) => (Verdict::NotApplicable, format!("{}: not there", policy::FILE)),
-        (true, Ok(_)) => (Verdict::Ok, policy::FILE.to_owned()),
-        (true, Err(why)) => (Verdict::Optional, format!("it grants nothing: {why}")),
+    let opened = File::open(policy::FILE).map_err(|error| error.kind());
+    let policy = match (opened, policy::Files::default().read()) {
+        (Err(ErrorKind::PermissionDenied), _) => {
+            (Verdict::NotApplicable, "only root may read it: sudo asmp check".to_owned())
+        }
+        (Err(ErrorKind::NotFound), _) => {
+            (Verdict::NotApplicable, format!("{}: not there", policy::FILE))
+        }
+        (_, Ok(_)) => (Verdict::Ok, policy::FILE.to_owned()),
+        (_, Err(why)) => (Verdict::Optional, format!("it grants nothing: {why}")),
+    };
+    let cure = match asmpd {
+        Ok(_) => "it repairs what others break: systemctl enable --now asmpd",
+        Err(_) => "see what it says: journalctl -u asmpd",
     };
     vec![
         item(
@@ -62,7 +74,7 @@ fn of_asmpd(kernel: &dyn Kernel) -> Vec<Item> {
                 Ok(None) => "not running".to_owned(),
                 Err(why) => why.to_string(),
             },
-            "it repairs what others break: systemctl enable --now asmpd",
+            cure,
         ),
         item(
             "partitions as files",

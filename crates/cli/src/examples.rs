@@ -21,7 +21,7 @@ Examples:
       Count what disturbs it.
 
 `asmp help topics` lists the topics: concepts, the partitions file, asmpd, the policy of users,
-partitions as files, exit codes, environment.";
+partitions as files, analysis, exit codes, environment and others.";
 
 pub const RUN: &str = "\
 Examples:
@@ -58,13 +58,19 @@ pub fn of_plan(change: Command) -> Command {
     let about = text(change.get_about());
     let long = text(change.get_long_about());
     let examples = text(change.get_after_long_help());
-    let examples: String = examples.lines().fold(String::new(), |all, line| {
+    let mut lines: Vec<&str> = Vec::new();
+    for line in examples.lines() {
         let command = line.strip_prefix("  sudo asmp ").or(line.strip_prefix("  asmp "));
-        let line = command.map_or(line.to_owned(), |rest| {
-            format!("  asmp plan {}", rest.trim_start_matches("plan "))
-        });
-        all + &line + "\n"
-    });
+        // Some are examples of `asmp plan` already.
+        let command = command.map(|rest| rest.trim_start_matches("plan "));
+        if let Some(command) = command.filter(|command| !lines.contains(command)) {
+            lines.push(command);
+        }
+    }
+    let example =
+        |command: &&str| format!("  asmp plan {command}\n      Show what that would change.\n");
+    let examples: String = lines.iter().map(example).collect();
+    let examples = format!("Examples:\n{examples}");
     let name = change.get_name().to_owned();
     change
         .about(format!("Show what `asmp {name}` would change: {about}"))

@@ -7,7 +7,7 @@
 
 use anyhow::Result;
 use asmp_daemon::granted::Shown;
-use asmp_daemon::interface::State;
+use asmp_daemon::interface::{Repaired, State};
 use asmp_host::clock::utc;
 use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
@@ -409,6 +409,9 @@ pub fn held(asmpd: &State) {
     };
     let storm = if asmpd.storming { "; broken as fast as repaired: repairs wait" } else { "" };
     line!("held by asmpd, which has run for {since}: {repaired} repaired{storm} (`asmp events`)");
+    for Repaired { partition, count } in &asmpd.repaired {
+        line!("  of {partition}: {count}");
+    }
 }
 
 /// What a user who is not root may do.

@@ -47,7 +47,10 @@ pub fn status(shield: &Shield, args: &Args) -> Result<u8> {
     name.map(|name| shield.state()?.partition(name).map(drop).map_err(anyhow::Error::from))
         .transpose()?;
     status.partitions.retain(|partition| name.is_none_or(|name| name == partition.name));
-    let asmpd = events::state();
+    let mut asmpd = events::state();
+    if let (Some(name), Ok(Some(asmpd))) = (name, &mut asmpd) {
+        asmpd.repaired.retain(|one| one.partition == name);
+    }
     if args.json {
         let silent = |error| Some(Asmpd::Silent { error: print::chain(&error) });
         let asmpd = asmpd.map_or_else(silent, |state| state.map(Asmpd::Runs));

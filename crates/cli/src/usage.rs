@@ -81,7 +81,11 @@ fn with_example(error: &Error, command: &Command) -> Option<String> {
         return None;
     };
     let text = command.get_after_long_help()?.to_string();
-    let example = text.lines().find_map(|line| line.strip_prefix("  ")).map(str::trim)?;
+    // Of this command, not of `asmp plan` with it.
+    let name = command.get_bin_name().unwrap_or("asmp");
+    let mut examples = text.lines().filter_map(|line| line.strip_prefix("  ")).map(str::trim);
+    let example =
+        examples.find(|line| line.trim_start_matches("sudo ").starts_with(&format!("{name} ")))?;
     Some(format!("missing: {}; for example: {example}", missing.join(", ")))
 }
 
@@ -233,7 +237,7 @@ mod tests {
             ("exec motion", "missing: <COMMAND>...; for example: sudo asmp exec motion -- ./tool"),
             ("add motion", "--pid <PID>|--tid <TID>|--irq <NAME|N>"),
             ("move a --to b", "--pid <PID>|--tid <TID>|--irq <NAME|N>"),
-            ("apply", "missing: <FILE>; for example: "),
+            ("apply", "missing: <FILE>; for example: sudo asmp apply partitions.toml"),
             ("plan add motion", "for example: asmp plan add "),
         ] {
             let said = said(line);

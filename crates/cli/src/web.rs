@@ -182,6 +182,7 @@ impl Own {
             host: text("/proc/sys/kernel/hostname"),
             kernel: text("/proc/sys/kernel/osrelease"),
             held: look.held.clone(),
+            blind: look.blind,
             violations: look.violations.clone(),
             changes: facts::user(kernel) == Some(0),
             cpus: cpus(kernel, &state, &rates.collect())?,

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 /// Of a .rs file.
 const MOST_LINES: usize = 600;
 /// Of a file, comments included.
+const MOST_OF_HEADING: usize = 80;
 const MOST_COLUMNS: usize = 100;
 /// Files of one crate that use each other in a circle.
 const MOST_IN_A_CIRCLE: usize = 3;
@@ -102,6 +103,24 @@ fn no_line_is_wider_than_100_columns() {
                 .map(move |(line, columns)| format!("{}:{line}: {columns} columns", source.path))
         });
     assert_none("lines that are too wide", &wide.collect::<Vec<_>>());
+}
+
+/// A paragraph that an editor has joined with its heading.
+#[test]
+fn no_heading_is_as_long_as_a_paragraph() {
+    let long =
+        sources().into_iter().filter(|source| source.has_ending(&[".md"])).flat_map(|source| {
+            let mut is_code = false;
+            let mut long = Vec::new();
+            for line in source.text.lines() {
+                is_code ^= line.starts_with("```");
+                if !is_code && line.starts_with('#') && line.chars().count() > MOST_OF_HEADING {
+                    long.push(format!("{}: {line}", source.path));
+                }
+            }
+            long
+        });
+    assert_none("headings that are too long", &long.collect::<Vec<_>>());
 }
 
 #[test]

@@ -101,11 +101,12 @@ impl Aside {
         // It is no service of systemd.
         program.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped());
         // Before asmpd says that it is ready: who starts after it can register.
-        let first = begin(&mut program, dir);
+        let mut killed = Vec::new();
+        let first = begin(&mut program, dir, &mut killed);
         let life = Arc::new(Life::default());
         let (ends, ended) = mpsc::channel();
         let (its, at) = (Arc::clone(&life), dir.to_owned());
-        let follow = move || follow(&mut program, &at, first, &its, say, ends);
+        let follow = move || follow(&mut program, &at, (first, killed), &its, say, ends);
         let builder = thread::Builder::new().name("asmpd-aside".to_owned());
         builder.spawn(follow).map_err(|error| format!("a thread: {error}"))?;
         Ok(Self { dir: dir.to_owned(), say, life, ended })
@@ -127,12 +128,13 @@ impl Drop for Aside {
 fn follow(
     program: &mut Command,
     dir: &Path,
-    mut child: Result<Child, String>,
+    (mut child, mut killed): (Result<Child, String>, Vec<Child>),
     life: &Life,
     say: fn(&str),
     _ends: Sender<()>,
 ) {
     let mut pause = PAUSE;
+    let mut said = String::new();
     loop {
         let status = match child {
             Ok(mut child) => {
@@ -144,7 +146,11 @@ fn follow(
                 Some(status)
             }
             Err(why) => {
-                say(&format!("no channels are kept: {why} (next try in {} s)", pause.as_secs()));
+                if why != said {
+                    let next = pause.as_secs();
+                    say(&format!("no channels are kept: {why} (next try in {next} s)"));
+                    said = why;
+                }
                 None
             }
         };
@@ -158,13 +164,14 @@ fn follow(
             ));
         }
         pause = LONGEST_PAUSE.min(pause * 2);
-        child = begin(program, dir);
+        child = begin(program, dir, &mut killed);
     }
 }
 
-/// Starts a child in the directory, made anew: what lies there is an earlier one's. Errors: in
-/// words.
-fn begin(program: &mut Command, dir: &Path) -> Result<Child, String> {
+/// Starts a child in the directory, made anew: what lies there is an earlier one's. `killed`: those
+/// that did not start, until they have ended. Errors: in words.
+fn begin(program: &mut Command, dir: &Path, killed: &mut Vec<Child>) -> Result<Child, String> {
+    killed.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_))));
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             return Err(format!("{}: {error}", dir.display()));
@@ -184,8 +191,8 @@ fn begin(program: &mut Command, dir: &Path) -> Result<Child, String> {
         _ => {}
     }
     let _ = child.kill();
-    // It is not waited for: it may have taken a descriptor.
-    let _ = child.try_wait();
+    // It is not waited for now: it may have taken a descriptor.
+    killed.push(child);
     said.and_then(|said| Err(String::from_utf8_lossy(&said).into_owned()))
 }
 

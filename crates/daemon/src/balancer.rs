@@ -109,12 +109,14 @@ impl Balancer {
         if told.now.as_ref() == Some(&wanted) {
             return Ok(None);
         }
-        // Before it is told: an asmpd that is killed here leaves what it was before. What cannot be
-        // kept, the next one takes for that.
-        // The next asmpd reads all of it or the one before, whenever this one is killed.
+        // Before it is told: an asmpd that is killed here leaves what it was before. The next one
+        // reads all of the file, or the one before. What cannot be kept, it takes for what it was.
         let new = self.file.with_extension("new");
         let written = fs::write(&new, serde_json::to_vec(&told)?);
-        let _ = written.and_then(|()| fs::rename(&new, &self.file));
+        let kept = written.and_then(|()| fs::rename(&new, &self.file));
+        if kept.is_err() {
+            let _ = fs::remove_file(&new);
+        }
         let is_over = status.partitions.is_empty();
         let differs = |one: fn(&Banned, &Banned) -> bool| {
             told.now.as_ref().is_none_or(|now| one(now, &wanted))

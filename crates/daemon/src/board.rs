@@ -3,7 +3,7 @@
 //! holds the lock for longer than it takes to copy.
 
 use crate::hold::{Hold, Record};
-use crate::interface::{State, Violated};
+use crate::interface::{Repaired, State, Violated};
 use crate::log::{Entry, Log};
 use crate::work::Work;
 use rustix::event::{EventfdFlags, eventfd};
@@ -107,12 +107,16 @@ impl Board {
             for_us: us_since(open.since_ns),
             tries: open.tries,
         });
+        let repaired = hold.repaired_of().iter();
+        let repaired =
+            repaired.map(|(name, count)| Repaired { partition: name.clone(), count: *count });
         let state = State {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             running_us: us_since(self.started_ns),
             blind: hold.is_blind(),
             storming: hold.is_storming(),
             counts: hold.counts,
+            repaired: repaired.collect(),
             violations: violations.collect(),
         };
         self.shown().state = state;

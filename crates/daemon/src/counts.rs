@@ -89,6 +89,8 @@ pub fn metrics(partitions: &[Partition], state: &State, all: &[Came]) -> String 
     family("asmp_blind", "gauge", help, &one(state.blind.into()));
     let help = "1 while repairs pause, because others break partitions too fast.";
     family("asmp_storming", "gauge", help, &one(state.storming.into()));
+    let help = "Violations now, those of no partition too.";
+    family("asmp_violations", "gauge", help, &one(state.violations.len() as u64));
     let of_partitions = |value: &dyn Fn(&Partition) -> usize| -> Vec<Sample> {
         let sample =
             |one: &Partition| (format!("{{partition=\"{}\"}}", one.name), value(one).to_string());
@@ -101,6 +103,12 @@ pub fn metrics(partitions: &[Partition], state: &State, all: &[Came]) -> String 
         state.violations.iter().filter(|one| one.partition == partition.name).count()
     };
     family("asmp_partition_violations", "gauge", help, &of_partitions(&open));
+    let help = "Violations of a partition that were repaired.";
+    let repaired = |partition: &Partition| {
+        let of = state.repaired.iter().find(|one| one.partition == partition.name);
+        of.map_or(0, |one| one.count as usize)
+    };
+    family("asmp_partition_repaired_total", "counter", help, &of_partitions(&repaired));
     let help = "1 where a user made the partition under a grant.";
     let granted = |one: &Partition| usize::from(one.granted.is_some());
     family("asmp_partition_granted", "gauge", help, &of_partitions(&granted));
@@ -131,7 +139,7 @@ fn of_cpus(partitions: &[Partition], all: &[Came], softirqs: bool) -> Vec<Sample
 mod tests {
     use super::*;
     use crate::hold::Counts;
-    use crate::interface::Violated;
+    use crate::interface::{Repaired, Violated};
     use asmp_host::fake::FakeKernel;
     use asmp_host::store::Store;
     use asmp_shield::{Caller, Request, Shield, Spec};
@@ -176,8 +184,10 @@ mod tests {
             for_us: 1,
             tries: 1,
         };
-        let state =
-            State { counts, storming: true, violations: vec![violation], ..State::default() };
+        let other = Violated { partition: String::new(), ..violation.clone() };
+        let repaired = vec![Repaired { partition: "motion".to_owned(), count: 2 }];
+        let violations = vec![violation, other];
+        let state = State { counts, storming: true, repaired, violations, ..State::default() };
         let text = metrics(&motion(), &state, &counted());
         for line in [
             "asmp_up 1",
@@ -187,8 +197,10 @@ mod tests {
             "asmp_repair_seconds_total 0.0015",
             "asmp_blind 0",
             "asmp_storming 1",
+            "asmp_violations 2",
             "asmp_partition_cpus{partition=\"motion\"} 1",
             "asmp_partition_violations{partition=\"motion\"} 1",
+            "asmp_partition_repaired_total{partition=\"motion\"} 2",
             "asmp_partition_granted{partition=\"motion\"} 0",
             "asmp_interrupts_total{partition=\"motion\",cpu=\"3\",kind=\"device\"} 6",
             "asmp_interrupts_total{partition=\"motion\",cpu=\"3\",kind=\"tick\"} 5",

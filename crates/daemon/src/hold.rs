@@ -201,12 +201,16 @@ pub struct Hold {
     looked_at_ns: Option<u64>,
     /// Looks that failed, one after the other.
     failures: u32,
+    /// At the last look another asmp was changing partitions: what it saw may be half done.
+    changing: bool,
     open: BTreeMap<Violation, Open>,
     /// When repairs were made, within a storm's time.
     repairs_at_ns: VecDeque<u64>,
     /// How long repairs pause, and until when; `None` without a storm.
     storm: Option<(u64, u64)>,
     pub counts: Counts,
+    /// Violations that were repaired, by partition, of those that are there.
+    repaired_of: BTreeMap<String, u64>,
     /// Since the last call of [`Hold::fresh`].
     fresh: Vec<Record>,
 }
@@ -224,10 +228,12 @@ impl Hold {
             is_told: false,
             looked_at_ns: None,
             failures: 0,
+            changing: false,
             open: BTreeMap::new(),
             repairs_at_ns: VecDeque::new(),
             storm: None,
             counts: Counts::default(),
+            repaired_of: BTreeMap::new(),
             fresh: Vec::new(),
         }
     }
@@ -268,12 +274,15 @@ impl Hold {
         let (noticed_ns, cause) = self.cause(now_ns);
         self.counts.looks += 1;
         self.failures = 0;
+        self.changing = status.changing;
         if status.changing {
             // A half-done change of another asmp is no violation. The next look waits for its end.
             self.noticed = Some((noticed_ns, cause));
             self.looked_at_ns = Some(now_ns);
             return Order::Rest;
         }
+        let is_known = |name: &String| status.partitions.iter().any(|one| one.name == *name);
+        self.repaired_of.retain(|name, _| is_known(name));
         let is_sweep = cause == SWEEP;
         let found = violations(status);
         let is_there = |violation: &Violation| found.iter().any(|(one, _)| one == violation);
@@ -361,6 +370,9 @@ impl Hold {
         for (violation, open) in open {
             let Some(cure) = left.get(&violation) else {
                 self.counts.repaired += 1;
+                if !violation.partition.is_empty() {
+                    *self.repaired_of.entry(violation.partition.clone()).or_default() += 1;
+                }
                 let after_ns = now_ns.saturating_sub(open.since_ns);
                 self.counts.repair_us += after_ns / 1000;
                 self.record(now_ns, Event::Repaired { violation, after_ns }, &open.cause);
@@ -392,6 +404,7 @@ impl Hold {
         let Counts { repaired, .. } = self.counts;
         let now = match self.open.len() {
             _ if self.is_blind() => "cannot look now: `asmp events` says why".to_owned(),
+            _ if self.changing => "another asmp is changing partitions".to_owned(),
             0 => "every partition holds".to_owned(),
             1 => "1 violation now".to_owned(),
             many => format!("{many} violations now"),
@@ -403,6 +416,11 @@ impl Hold {
     /// Violations that are there now.
     pub fn open(&self) -> impl Iterator<Item = (&Violation, &Open)> {
         self.open.iter()
+    }
+
+    /// How many violations of each partition were repaired.
+    pub const fn repaired_of(&self) -> &BTreeMap<String, u64> {
+        &self.repaired_of
     }
 
     /// The last look failed: what is known is from before it.

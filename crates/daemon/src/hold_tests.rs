@@ -81,6 +81,10 @@ fn a_notice_is_looked_at_after_the_others_that_come_with_it_and_the_first_names_
     assert!(hold.fresh().is_empty(), "each is told once");
     let Counts { violations, repaired, repairs, found_by_sweep, .. } = hold.counts;
     assert_eq!((violations, repaired, repairs, found_by_sweep), (1, 1, 1, 0));
+    assert_eq!(hold.repaired_of(), &BTreeMap::from([("motion".to_owned(), 1)]));
+    let without = Status { partitions: Vec::new(), ..status(&[]) };
+    assert_eq!(hold.looked(2 * SECOND, &without), Order::Rest);
+    assert!(hold.repaired_of().is_empty(), "it has ended");
 }
 
 #[test]
@@ -243,10 +247,12 @@ fn while_another_asmp_changes_partitions_nothing_is_repaired() {
     let busy = Status { changing: true, ..status(&["half done"]) };
     assert_eq!(hold.looked(SECOND, &busy), Order::Rest);
     assert_eq!((hold.open().count(), hold.counts.violations), (0, 0), "no violation");
+    assert!(hold.summary().starts_with("another asmp is changing partitions; "));
     assert!(hold.due_ns() <= SECOND + Pace::default().settle_ns, "it is looked at again");
     assert!(hold.fresh().is_empty());
     hold.notice(2 * SECOND, "state.json was written");
     assert_eq!(hold.looked(2 * SECOND + 2 * MS, &status(&[])), Order::Rest);
+    assert!(hold.summary().starts_with("every partition holds; "));
 }
 
 #[test]

@@ -65,7 +65,16 @@ pub struct State {
     pub blind: bool,
     pub storming: bool,
     pub counts: Counts,
+    #[serde(default)]
+    pub repaired: Vec<Repaired>,
     pub violations: Vec<Violated>,
+}
+
+/// The type `Repaired`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Repaired {
+    pub partition: String,
+    pub count: u64,
 }
 
 /// The type `Violation`.

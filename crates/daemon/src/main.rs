@@ -151,10 +151,6 @@ impl<'a> Kernel<'a> {
         let wake = woken_by_signals(&over).map_err(|error| failed(&error))?;
         let place = Place::take(Path::new(DIR)).map_err(|why| (1, why))?;
         let board = Arc::new(Board::new(monotonic_ns()).map_err(|error| failed(&error))?);
-        // They made theirs under an asmpd before this one.
-        let state = shield.state().unwrap_or_default();
-        let granted = state.partitions.iter().filter_map(|one| one.granted.as_ref());
-        granted.for_each(|grant| board.note_user(grant.uid));
         // Before the first look: its directory is in one that is followed from then on.
         let files = files::Files::mount(Path::new(RUN_DIR), shield, Arc::clone(&board));
         let files = files.map_err(|why| say(format_args!("there is no tree of files: {why}")));
@@ -185,6 +181,10 @@ impl Source for Kernel<'_> {
 
     fn follow_tasks(&mut self, tasks: BTreeSet<i32>) {
         self.watch.follow_tasks(tasks);
+    }
+
+    fn note_users(&mut self, users: BTreeSet<u32>) {
+        users.into_iter().for_each(|user| self.board.note_user(user));
     }
 
     fn follow_processes(&mut self, processes: &BTreeSet<TaskId>) {
@@ -349,7 +349,7 @@ mod tests {
         {
             assert_eq!(of(line).unwrap_err().0, 2, "{line}");
         }
-        assert!(of("--sweep 10").unwrap_err().1.ends_with("write 10s or 10min"));
+        assert!(of("--sweep 10").unwrap_err().1.ends_with("write 10s"));
         assert!(of("--sweep").unwrap_err().1.contains("--sweep 5s"));
     }
 

@@ -58,10 +58,10 @@ pub fn after(kernel: &dyn Kernel, tree: &Tree, moved: &BTreeSet<TakenOut>) -> Do
     all
 }
 
-/// Wherever they are: moves may have been missed.
+/// Wherever they are: moves may have been missed. By number: a group may be nested so deep that its
+/// files have no path.
 pub fn everywhere(kernel: &dyn Kernel, tree: &Tree) -> Done {
-    let all = || cgroup::threads_below(kernel, &tree.mount).unwrap_or_default();
-    demote(kernel, tree, Instant::now() + MOST, all)
+    demote(kernel, tree, Instant::now() + MOST, || task::all_threads(kernel))
 }
 
 /// Makes those of `tasks` SCHED_OTHER that have a policy from asmp, and are in no partition. Goes

@@ -93,6 +93,25 @@ fn where_moves_were_missed_all_tasks_are_looked_at() {
     assert_eq!(policies(&kernel), [FIFO, FIFO, OTHER, FIFO]);
 }
 
+/// Of the first group a path to cgroup.procs is short enough, and one to cgroup.threads is not.
+#[test]
+fn a_group_that_is_nested_too_deep_hides_no_task_from_a_look_at_all() {
+    let kernel = machine();
+    for length in [4081, 4090] {
+        let path = format!("{:d<length$}", "/sys/fs/cgroup/user.slice/");
+        let group = path.strip_prefix("/sys/fs/cgroup").unwrap();
+        kernel.make_dir(Path::new(&path)).unwrap();
+        kernel.start(length as i32, length as i32, "deep", FIFO);
+        rttime::mark(&kernel, length as i32).unwrap();
+        kernel.place(length as i32, group, None);
+    }
+    kernel.place(310, "/user.slice/a.scope", None);
+    // Beside them the others are found.
+    assert_eq!(after(&kernel, &tree(), &moved("/user.slice", 999)).told.len(), 1);
+    assert_eq!(policies(&kernel), [FIFO, FIFO, OTHER, FIFO]);
+    assert_eq!(everywhere(&kernel, &tree()).told.len(), 2);
+}
+
 /// A task that starts another one each time that tasks are listed, before it loses its policy.
 #[test]
 fn a_task_that_starts_another_one_meanwhile_is_not_the_last_one_found() {

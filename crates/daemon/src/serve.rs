@@ -24,6 +24,9 @@ pub trait Source {
     /// Follows these tasks and no others.
     fn follow_tasks(&mut self, tasks: BTreeSet<i32>);
 
+    /// These users have partitions.
+    fn note_users(&mut self, users: BTreeSet<u32>);
+
     /// Follows the ends of these processes and of no others.
     fn follow_processes(&mut self, processes: &BTreeSet<TaskId>);
 
@@ -89,7 +92,9 @@ pub fn serve(shield: &Shield, source: &mut dyn Source, pace: Pace) -> Result<Hol
         let settle_ns = if work.is_some() { pace.settle_ns } else { 0 };
         let due_ns = hold.due_ns().min(again_ns);
         let is_due = due_ns <= source.now_ns().saturating_add(settle_ns);
-        if is_due || next_end_s <= source.now_s() {
+        // Though it cannot look now, or repairs pause: the state is all that this needs.
+        let has_ended = noticed.iter().any(|notice| matches!(notice, Notice::Ended(_)));
+        if is_due || has_ended || next_end_s <= source.now_s() {
             let ended = users.end_over(shield, source.now_s());
             tell(source, &mut hold, ended);
         }
@@ -277,9 +282,11 @@ fn follow(
     let state = shield.state()?;
     let members = state.partitions.iter().flat_map(|partition| &partition.tasks);
     source.follow_tasks(members.map(|member| member.task.tid).collect());
+    // They made theirs under an asmpd before this one, perhaps.
+    let granted = || state.partitions.iter().filter_map(|one| Some((one, one.granted.as_ref()?)));
+    source.note_users(granted().map(|(_, grant)| grant.uid).collect());
     // Their partitions end with them.
-    let granted = state.partitions.iter().filter(|partition| partition.granted.is_some());
-    source.follow_processes(&granted.filter_map(|partition| partition.owner).collect());
+    source.follow_processes(&granted().filter_map(|(partition, _)| partition.owner).collect());
     let transaction = state.transaction;
     if followed.transaction == Some(transaction) {
         return Ok(());

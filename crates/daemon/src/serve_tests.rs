@@ -29,6 +29,8 @@ struct Script {
     tasks: BTreeSet<i32>,
     /// All that were followed.
     processes: BTreeSet<TaskId>,
+    /// All that have partitions.
+    users: BTreeSet<u32>,
     groups: BTreeSet<PathBuf>,
     looks: u64,
     advised: u64,
@@ -51,6 +53,10 @@ impl Source for Script {
 
     fn follow_tasks(&mut self, tasks: BTreeSet<i32>) {
         self.tasks = tasks;
+    }
+
+    fn note_users(&mut self, users: BTreeSet<u32>) {
+        self.users.extend(users);
     }
 
     fn follow_processes(&mut self, processes: &BTreeSet<TaskId>) {
@@ -166,6 +172,7 @@ fn held_on(
         followed,
         tasks,
         processes: BTreeSet::new(),
+        users: BTreeSet::new(),
         groups,
         looks,
         advised,
@@ -382,6 +389,7 @@ fn a_client_gets_its_partition_after_what_is_broken_is_repaired_and_until_its_ti
     assert_eq!(ended, "run-1: ended: its time is over");
     let followed: Vec<i32> = script.processes.iter().map(|one| one.tid).collect();
     assert_eq!(followed, [300], "the partition ends with its process");
+    assert_eq!(script.users, BTreeSet::from([1000]), "they are no strangers after a restart");
     let (client, reply) = &script.replies[0];
     assert_eq!((*client, reply.as_ref().unwrap()["cpus"].as_str()), (7, Some("2")));
     assert_eq!(

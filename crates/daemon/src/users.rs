@@ -15,6 +15,7 @@ use crate::work::{Refused, Work};
 use crate::written;
 use asmp_host::peer::Peer;
 use asmp_host::rttime;
+use asmp_host::sched::TimeLimits;
 use asmp_host::task::{self, TaskId};
 use asmp_host::{Kernel, Schedule};
 use asmp_shield::code::{NOT_UNDONE, POLICY_REFUSED, USAGE};
@@ -203,12 +204,13 @@ fn run(
             }
             // Another one may allow it.
             Err(ChangeError::Refused(Refusal::NotGranted { what, .. })) => {
-                // With what the file grants, not what was asked for.
+                // With the policies of the file, not the one that was asked for.
                 let all: Vec<String> = grants.iter().map(ToString::to_string).collect();
                 let refusal = Refusal::NotGranted { what, granted: all.join("; ") };
                 first.get_or_insert(Refused::from(refusal));
             }
-            Err(error @ ChangeError::Refused(Refusal::TooFewCpus { .. })) => {
+            // Such as: too few CPUs, or a sibling that this grant does not have.
+            Err(error @ ChangeError::Refused(_)) => {
                 first.get_or_insert(refused(&error));
             }
             Err(error) => return Err(refused(&error)),
@@ -259,6 +261,11 @@ fn enter(
         return Err(grant.lacks(format!("policy {policy}")).into());
     }
     let own = own_process(kernel, peer)?;
+    // What marking it would refuse is known before it is moved.
+    if policy.is_real_time() {
+        let limits = rttime::limits(kernel, own.tid).map_err(|_| not_own(peer))?;
+        refuse_lower(&limits, own)?;
+    }
     let request = Request::Exec { name: name.to_owned(), process: own, command: command.clone() };
     let caller = caller(peer, command).with_grant(grant.clone());
     let outcome = shield.change(&request, &caller).map_err(|error| refused(&error))?;
@@ -274,10 +281,16 @@ fn enter(
         }),
         false => Err(not_own(peer)),
     };
-    entered.inspect_err(|_| {
+    entered.map_err(|mut why| {
         let members = Members { pids: vec![peer.pid], ..Members::default() };
         let leave = Request::Remove { name: name.to_owned(), members, demote: true };
-        let _ = shield.change(&leave, &Caller::now(0, "asmpd", "asmpd"));
+        let left = shield.change(&leave, &Caller::now(0, "asmpd", "asmpd"));
+        if let Err(error) = left
+            && !task::has_ended(kernel, own)
+        {
+            why.why += &format!("; process {} stays inside: {error}", own.tid);
+        }
+        why
     })
 }
 
@@ -288,7 +301,11 @@ fn marked(kernel: &dyn Kernel, peer: &Peer, own: TaskId, policy: &Schedule) -> R
         return Ok(());
     }
     rttime::mark(kernel, own.tid).map_err(|_| not_own(peer))?;
-    match rttime::limits(kernel, own.tid).map_err(|_| not_own(peer))?.hard_us {
+    refuse_lower(&rttime::limits(kernel, own.tid).map_err(|_| not_own(peer))?, own)
+}
+
+fn refuse_lower(limits: &TimeLimits, own: TaskId) -> Result<(), Refused> {
+    match limits.hard_us {
         Some(limit_us) if limit_us < rttime::MARK_US => {
             let why = format!(
                 "process {} has RLIMIT_RTTIME {limit_us} us, and asmpd marks real-time processes \

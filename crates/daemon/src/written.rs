@@ -77,7 +77,7 @@ pub fn ask(node: &Node, bytes: &[u8]) -> Option<Ask> {
                 (CpuFile::Shielded, _) => None,
                 (CpuFile::LocalTimer, "0") => Some(Ask::Tick(place, Tick::Off)),
                 (CpuFile::LocalTimer, "1") => Some(Ask::Tick(place, Tick::Keep)),
-                (CpuFile::LocalTimer, other) => number(other).map(|_| Ask::Factor),
+                (CpuFile::LocalTimer, other) => other.parse::<f64>().ok().map(|_| Ask::Factor),
                 (CpuFile::Pids, _) => tasks(place, text, false),
                 (CpuFile::Irqs, _) => irqs(place, text),
             }

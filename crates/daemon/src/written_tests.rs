@@ -38,6 +38,8 @@ fn a_write_means_what_the_paper_says() {
         (of_cpu(CpuFile::LocalTimer), "0", Ask::Tick(cpu(), Tick::Off)),
         (of_cpu(CpuFile::LocalTimer), "1", Ask::Tick(cpu(), Tick::Keep)),
         (of_cpu(CpuFile::LocalTimer), "10", Ask::Factor),
+        (of_cpu(CpuFile::LocalTimer), "-1", Ask::Factor),
+        (of_cpu(CpuFile::LocalTimer), "1.5", Ask::Factor),
         (of_partition(PartitionFile::Pids), "7", Ask::Join(partition(), pids(&[7]))),
         (
             of_partition(PartitionFile::Tids),
@@ -67,7 +69,7 @@ fn what_is_no_number_of_the_file_means_nothing() {
         ),
         (of_cpu(CpuFile::Pids), vec!["2147483648", "4294967296", "99999999999999999999", "³"]),
         (of_cpu(CpuFile::Irqs), vec!["", "eth0", "4294967296", "24-25", "1.0"]),
-        (of_cpu(CpuFile::LocalTimer), vec!["", "-1", "off", "1.5", "0 0"]),
+        (of_cpu(CpuFile::LocalTimer), vec!["", "off", "0 0"]),
         (of_partition(PartitionFile::Tick), vec!["", "0", "require-off", "Off"]),
         (of_partition(PartitionFile::Cpus), vec!["", "x", "3-2", "-1"]),
         (of_partition(PartitionFile::Policy), vec!["200 fifo:80"]),

@@ -62,7 +62,7 @@ impl DurationError {
     pub fn of_seconds(&self) -> String {
         match self {
             Self::NoUnit { text } => {
-                format!("duration {text:?} has no unit: write {text}s or {text}min")
+                format!("duration {text:?} has no unit: write {text}s")
             }
             other => other.to_string(),
         }

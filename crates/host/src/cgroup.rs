@@ -181,7 +181,8 @@ pub fn groups_below(kernel: &dyn Kernel, group: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Thread numbers in a group and all groups below it; none where it is gone. Errors: as
+/// Thread numbers in a group and all groups below it; none where it is gone. A user can nest groups
+/// so deep that none can name their files from the root: those are left out. Errors: as
 /// [`threads_of`].
 pub fn threads_below(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
     let mut threads = Vec::new();
@@ -190,6 +191,7 @@ pub fn threads_below(kernel: &dyn Kernel, group: &Path) -> Result<Vec<i32>> {
             Ok(more) => threads.extend(more),
             // A group below a threaded one that is not threaded itself holds no task.
             Err(error) if error.is_missing() || error.kind() == ErrorKind::Unsupported => {}
+            Err(error) if error.errno() == Some(libc::ENAMETOOLONG) => {}
             Err(error) => return Err(error),
         }
     }

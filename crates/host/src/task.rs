@@ -7,8 +7,9 @@
 use crate::cpuset::{Cpu, CpuSet};
 use crate::kernel::Kernel;
 use crate::sched::Schedule;
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result, kind_of};
 use serde::{Deserialize, Serialize};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A task for its whole life: thread number and start time in clock ticks since boot.
@@ -184,16 +185,26 @@ pub fn identify(kernel: &dyn Kernel, tid: i32) -> Option<TaskId> {
     Some(TaskId { tid, start_ticks: fields[19].parse().ok()? })
 }
 
-/// Has this process ended? One that its parent has not waited for yet has.
+/// Has this process ended? One that its parent has not waited for yet has. What cannot be read for
+/// another reason than its end (no descriptor is left) is no end.
 pub fn has_ended(kernel: &dyn Kernel, process: TaskId) -> bool {
     let path = stat_of(process.tid);
-    let Ok(stat) = kernel.text(&path) else { return true };
-    let Ok((_, fields)) = after_command(&path, &stat) else { return true };
+    let is_gone =
+        |error: &io::Error| matches!(kind_of(error), ErrorKind::Missing | ErrorKind::Ended);
+    let stat = match kernel.text(&path) {
+        Ok(stat) => stat,
+        Err(error) => return is_gone(&error),
+    };
+    let Ok((_, fields)) = after_command(&path, &stat) else { return false };
     if fields[19].parse() != Ok(process.start_ticks) {
         return true;
     }
     // Its main thread may have ended before the others.
-    let is_last = || thread_numbers(kernel, process.tid).is_ok_and(|all| all.len() <= 1);
+    let is_last = || match thread_numbers(kernel, process.tid) {
+        Ok(all) => all.len() <= 1,
+        // Its parent has waited for it meanwhile.
+        Err(error) => error.is_missing(),
+    };
     matches!(fields[0], "Z" | "X") && is_last()
 }
 

@@ -158,10 +158,15 @@ impl<'a> Watch<'a> {
             if self.processes.contains_key(id) {
                 continue;
             }
-            let open = Pid::from_raw(id.tid);
-            let open = open.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
-            // Another process may have had its number when it was opened.
-            let open = open.filter(|_| task::identify(self.kernel, id.tid) == Some(*id));
+            let open = match Pid::from_raw(id.tid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+                // Another process may have had its number when it was opened.
+                Some(Ok(open)) => {
+                    Some(open).filter(|_| task::identify(self.kernel, id.tid) == Some(*id))
+                }
+                None | Some(Err(Errno::SRCH)) => None,
+                // No descriptor is left, for example: the next call tries again.
+                Some(Err(_)) => continue,
+            };
             if open.is_none() {
                 self.ended.insert(id.tid);
             }

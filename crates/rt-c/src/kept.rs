@@ -110,7 +110,7 @@ pub unsafe extern "C" fn asmp_record_keep(
 }
 
 /// Registers again if asmpd has ended meanwhile. Not for real-time threads then: it waits for asmpd
-/// up to 10 s. Costs three system calls where there is nothing to do.
+/// up to 10 s. Costs two system calls where there is nothing to do.
 ///
 /// Returns 0 (there was nothing to do), 1 (it is kept again), -EINVAL (nothing is kept), -EPROTO
 /// (also where this process has another user ID than at first), or an error as for asmp_fifo_keep,

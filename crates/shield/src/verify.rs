@@ -319,7 +319,7 @@ fn verify_one(
     stays.extend(unread(facts, state, partition));
     violations.extend(on_idle_cpus(kernel, &groups.idle, &partition.name));
     intruders(partition, base, tasks, &mut violations, &mut stays);
-    let owner_alive = partition.owner.map(|owner| task::identify(kernel, owner.tid) == Some(owner));
+    let owner_alive = partition.owner.map(|owner| !task::has_ended(kernel, owner));
     if owner_alive == Some(false) {
         violations.push(finding(
             "the `asmp run` or `measure` that made it was killed before it could clean up",

@@ -22,6 +22,8 @@ pub struct Seen {
     pub kernel: String,
     /// Who holds the partitions, in words.
     pub held: String,
+    /// asmpd cannot look now: what is known of violations is from before.
+    pub blind: bool,
     /// What is violated and belongs to none of the partitions.
     pub violations: Vec<String>,
     /// Whether this program may change partitions.

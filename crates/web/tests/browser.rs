@@ -216,6 +216,12 @@ fn shielded() {
     assert_eq!(map(&mut browser)[3], "CPU 3 motion shielded");
     assert_eq!(page.machine.partitions.lock().unwrap()[0].cpus, "3");
     browser.screenshot("shielded");
+    // While asmpd cannot look, nothing is said to hold.
+    for (blind, word) in [(true, "unknown"), (false, "holds")] {
+        page.machine.blind.store(blind, SeqCst);
+        let seen = "document.getElementById('partitions').innerText";
+        browser.until(&format!("{seen}.includes('{word}')"));
+    }
     browser.go_to("[data-key='end motion']");
     browser.enter();
     let button = "document.querySelector('[data-key=\"end motion\"]').innerText";

@@ -257,6 +257,9 @@ impl Kernel for FakeKernel {
         if matches!(machine.fault, Some(Fault::Hide { below }) if path.starts_with(below)) {
             return Err(os(libc::EACCES));
         }
+        if path.as_os_str().len() >= PATH_MAX {
+            return Err(os(libc::ENAMETOOLONG));
+        }
         if path == Path::new("/proc/sys/kernel/sched_rt_runtime_us") {
             let release = machine.files.get(Path::new("/proc/sys/kernel/osrelease"));
             machine.lost_servers |= release.is_some_and(|text| text.starts_with("6.12."));

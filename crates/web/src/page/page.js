@@ -83,12 +83,13 @@ function map(cpus) {
       : element('div', { class: 'core', title: 'threads of one core' }, ...threads.map(cpu)))));
 }
 
-function partition(one) {
+function partition(one, blind) {
   const holds = one.violations.length === 0;
+  const state = blind ? 'unknown' : 'holds';
   const lines = one.irqs.length ? `, IRQ ${one.irqs.join(', ')}` : '';
   const header = element('header', {}, element('h3', {}, one.name),
     element('span', {}, `CPU ${one.cpus}`),
-    element('span', {}, holds ? 'holds' : `violated: ${one.violations.length}`),
+    element('span', {}, holds ? state : `violated: ${one.violations.length}`),
     element('span', { class: 'dim' }, `tick ${one.tick}${lines}`));
   if (changes) header.append(end(one.name));
   const children = [header,
@@ -188,12 +189,13 @@ function see(told) {
   of('state').textContent = `${seen.time} UTC, ${seen.held}${only}`;
   const is_violated = seen.violations.length ||
     seen.partitions.some(one => one.violations.length);
-  document.title = is_violated ? 'violated: asmp' : 'asmp';
+  const title = seen.blind ? 'unknown: asmp' : 'asmp';
+  document.title = is_violated ? 'violated: asmp' : title;
   draw('violations', seen.violations, all => all.map(what =>
     element('li', {}, `violated: ${what}`)));
   draw('map', seen.cpus, map);
-  draw('partitions', [seen.partitions, changes], ([all]) => all.length
-    ? all.map(partition) : [element('p', { class: 'dim' }, 'there are none')]);
+  draw('partitions', [seen.partitions, changes, seen.blind], ([all]) => all.length
+    ? all.map(one => partition(one, seen.blind)) : [element('p', { class: 'dim' }, 'there are none')]);
   draw('events', [seen.events, seen.held], ([all, held]) => all.length
     ? all.map(one =>
       element('li', {}, element('span', { class: 'dim number' }, `${one.time} `), one.text))

@@ -21,6 +21,7 @@ pub struct Fake {
     pub hangs: AtomicBool,
     pub changes_hang: AtomicBool,
     pub changing: AtomicBool,
+    pub blind: AtomicBool,
     /// What it says instead of what is seen.
     pub fails: Mutex<Option<String>>,
 }
@@ -66,6 +67,7 @@ impl Machine for Fake {
             host: "lathe".into(),
             kernel: "7.2-rt".into(),
             held: "held by asmpd: 2 repaired".into(),
+            blind: self.blind.load(SeqCst),
             violations: self.violations.lock().unwrap().clone(),
             changes: true,
             cpus: (0..4).map(cpu).collect(),
