@@ -151,8 +151,11 @@ fn load(cpus: &str, observe: bool) -> Result<(), Failure> {
             pin(link, name)?;
         }
     }
-    let stats = Path::new(DIR).join("stats");
-    skel.maps.stats.pin(stats).map_err(|error| refused("keep its counts", error))?;
+    let maps = &mut skel.maps;
+    let file = |name: &str| Path::new(DIR).join(name);
+    maps.stats.pin(file("stats")).map_err(|error| refused("keep its counts", error))?;
+    // The kernel runs no task work of a map that no file and no descriptor holds (EBUSY).
+    maps.works.pin(file("works")).map_err(|error| refused("keep its work", error))?;
     // Last: until here all of it ends with this program.
     pin(&mut scheduler, "scheduler")
 }
