@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compiles src/bpf with clang, and makes its skeleton: main.skel.rs.
+//! Compiles src/bpf with clang, and generates the Rust code that loads it: main.skel.rs.
 
 use std::path::PathBuf;
 

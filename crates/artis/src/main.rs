@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! The program `asmp-artis`: loads the scheduler of shared partitions into the kernel, tells what
-//! it counted, and takes it out again.
+//! The program `asmp-artis`: loads the scheduler of shared partitions into the kernel, prints its
+//! counters, and unloads it.
 //!
 //! Problem:  a scheduler that lives in a process ends with it, and what it kept apart is mixed.
-//! Approach: the kernel keeps it, by files below /sys/fs/bpf/asmp, after this program has ended.
-//!           Removing the files removes it.
+//! Approach: files below /sys/fs/bpf/asmp keep it in the kernel after this program has ended. To
+//!           unload it, they are removed.
 
 use asmp_host::CpuSet;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};

@@ -105,7 +105,7 @@ fn no_line_is_wider_than_100_columns() {
     assert_none("lines that are too wide", &wide.collect::<Vec<_>>());
 }
 
-/// A paragraph that an editor has joined with its heading.
+/// Finds a heading that was joined with the paragraph below it.
 #[test]
 fn no_heading_is_as_long_as_a_paragraph() {
     let long =

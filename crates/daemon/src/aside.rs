@@ -143,6 +143,7 @@ fn follow(
                 let status =
                     child.wait().map_or_else(|error| error.to_string(), |it| it.to_string());
                 pause = if began.elapsed() > LONGEST_PAUSE { PAUSE } else { pause };
+                said.clear();
                 Some(status)
             }
             Err(why) => {
@@ -168,8 +169,9 @@ fn follow(
     }
 }
 
-/// Starts a child in the directory, made anew: what lies there is an earlier one's. `killed`: those
-/// that did not start, until they have ended. Errors: in words.
+/// Starts a child in the directory, made anew: what lies there is an earlier one's. `killed`:
+/// children that did not start and were killed; each stays there until it has ended. Errors: in
+/// words.
 fn begin(program: &mut Command, dir: &Path, killed: &mut Vec<Child>) -> Result<Child, String> {
     killed.retain_mut(|child| !matches!(child.try_wait(), Ok(Some(_))));
     match fs::remove_dir_all(dir) {

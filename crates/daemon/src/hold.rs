@@ -201,7 +201,7 @@ pub struct Hold {
     looked_at_ns: Option<u64>,
     /// Looks that failed, one after the other.
     failures: u32,
-    /// At the last look another asmp was changing partitions: what it saw may be half done.
+    /// Another asmp was changing partitions during the last look: what that saw may be half done.
     changing: bool,
     open: BTreeMap<Violation, Open>,
     /// When repairs were made, within a storm's time.

@@ -93,7 +93,7 @@ fn where_moves_were_missed_all_tasks_are_looked_at() {
     assert_eq!(policies(&kernel), [FIFO, FIFO, OTHER, FIFO]);
 }
 
-/// Of the first group a path to cgroup.procs is short enough, and one to cgroup.threads is not.
+/// The path of the first group leaves room for /cgroup.procs, but not for /cgroup.threads.
 #[test]
 fn a_group_that_is_nested_too_deep_hides_no_task_from_a_look_at_all() {
     let kernel = machine();

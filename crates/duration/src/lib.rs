@@ -58,7 +58,7 @@ pub enum DurationError {
 }
 
 impl DurationError {
-    /// The same in words, of what is a second or longer.
+    /// The error in words, for an option that takes seconds or longer times.
     pub fn of_seconds(&self) -> String {
         match self {
             Self::NoUnit { text } => {

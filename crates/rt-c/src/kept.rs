@@ -113,7 +113,7 @@ pub unsafe extern "C" fn asmp_record_keep(
 /// up to 10 s. Costs two system calls where there is nothing to do.
 ///
 /// Returns 0 (there was nothing to do), 1 (it is kept again), -EINVAL (nothing is kept), -EPROTO
-/// (also where this process has another user ID than at first), or an error as for asmp_fifo_keep,
+/// (also if this process has changed its user ID since then), or an error as for asmp_fifo_keep,
 /// negative: -ENOTCONN until asmpd runs again.
 ///
 /// # Safety

@@ -595,31 +595,27 @@ int BPF_PROG(on_signal, int sig, struct kernel_siginfo *info, struct task_struct
 	return 0;
 }
 
-/* Observers, for the tests. */
+/* Observers, for the tests: they count what guests do in the kernel, and where. */
+static __always_inline int observe(u32 all, u32 on_rt)
+{
+	if (!guest(bpf_get_current_task_btf()))
+		return 0;
+	add(all, 1);
+	if (is_rt(bpf_get_smp_processor_id()))
+		add(on_rt, 1);
+	return 0;
+}
+
 SEC("?tp_btf/sys_exit")
 int BPF_PROG(observe_call, struct pt_regs *regs, long ret)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
-
-	if (!guest(p))
-		return 0;
-	add(OBS_ALL, 1);
-	if (is_rt(bpf_get_smp_processor_id()))
-		add(OBS_RT, 1);
-	return 0;
+	return observe(OBS_ALL, OBS_RT);
 }
 
 SEC("?fentry/handle_mm_fault")
 int BPF_PROG(observe_fault)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
-
-	if (!guest(p))
-		return 0;
-	add(OBS_FAULT_ALL, 1);
-	if (is_rt(bpf_get_smp_processor_id()))
-		add(OBS_FAULT_RT, 1);
-	return 0;
+	return observe(OBS_FAULT_ALL, OBS_FAULT_RT);
 }
 
 SEC(".struct_ops.link")

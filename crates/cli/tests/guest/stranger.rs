@@ -190,9 +190,8 @@ fn channels() {
     assert!(text.contains("2 passed"), "{text}");
 }
 
-/// As any user makes them in a group of their own (user@UID.service). No program can open files in
-/// them from the root. Of the first task's group the kernel tells a piece of the path, of the
-/// second one's all.
+/// Any user can make such groups in a group of their own (user@UID.service). Root cannot open their
+/// files by a path. /proc/PID/cgroup has a part of the first task's path, and all of the others'.
 const NEST: &str = r#"
 import os, subprocess, sys, time
 def nest(names):

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Paths that programs give the kernel, and that it tells, are shorter (limits.h).
+/// Paths that go to the kernel or come from it are shorter than this (limits.h).
 pub(super) const PATH_MAX: usize = 4096;
 const PF_KTHREAD: u64 = 0x0020_0000;
 const PF_NO_SETAFFINITY: u64 = 0x0400_0000;
