@@ -57,6 +57,9 @@ programs() {
             "${CROSS}strip" -o "$share/$program" "$(built "$ARCH" $program)"
     done
     "${CROSS}gcc" -O2 -static -Wall -o "$share/bare-writes" "$here/bare-writes.c"
+    # Of this machine's own architecture alone.
+    [ -n "$TARGET" ] || program=$(tests/artis.sh)
+    [ -n "$TARGET" ] || [ -z "$program" ] || strip -o "$share/asmp-artis" "$program"
 }
 
 # As `make install` and `systemctl enable` leave /etc, with programs of the share.

@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use asmp_host::task::{self, TaskId};
 use asmp_host::{CpuSet, CpuSpec, Kernel, facts};
 use asmp_shield::verify::Status;
-use asmp_shield::{Caller, ChangeError, Cpus, Members, Need, Outcome, Request, Shield, Spec};
+use asmp_shield::{Caller, ChangeError, Cpus, Members, Mode, Need, Outcome, Request, Shield, Spec};
 use std::time::{Duration, Instant};
 
 /// Who runs this command: the effective user, the name behind sudo, the command line.
@@ -225,6 +225,7 @@ fn request(change: &Change) -> Result<Asked> {
         Change::Create(Create { name, shape }) => Request::Create { name, spec: shape.into() },
         Change::Destroy { name, force, all: _ } => Request::Destroy { name, demote: force },
         Change::Resize { name, cpus } => Request::Resize { name, cpus },
+        Change::Mode { name, mode } => Request::Mode { name, mode },
         Change::Add { members, force } => Request::Add {
             name: members.name.clone(),
             members: Members { force, ..members.into() },
@@ -275,6 +276,7 @@ impl From<args::Shape> for Spec {
             smt: shape.smt,
             strict: shape.strict,
             without: shape.without,
+            mode: shape.share.unwrap_or_default(),
         }
     }
 }
@@ -297,7 +299,18 @@ fn headline(change: &Change, outcome: &Outcome, is_violated: bool) -> String {
     };
     match change {
         Change::Create(create) => {
-            format!("partition {}: {}", create.name, cpus(&create.name, " shielded"))
+            let verb = match create.shape.share.unwrap_or_default() {
+                Mode::Isolated => " shielded",
+                Mode::Shared => " shared",
+                Mode::BestEffort => " shared, without a guarantee",
+            };
+            format!("partition {}: {}", create.name, cpus(&create.name, verb))
+        }
+        Change::Mode { name, .. } if is_violated => {
+            format!("partition {name}: now {}", cpus(name, ", but violated"))
+        }
+        Change::Mode { name, mode } => {
+            format!("partition {name}: now {}", cpus(name, &format!(", {mode}")))
         }
         Change::Resize { name, .. } if is_violated => {
             format!("partition {name}: now {}", cpus(name, ", but violated"))

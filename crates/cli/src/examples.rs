@@ -233,6 +233,13 @@ Examples:
   sudo asmp resize motion --cpus 3
       Let the partition keep CPU 3 alone.";
 
+pub const MODE: &str = "\
+Examples:
+  sudo asmp mode motion shared
+      Let other tasks use the CPUs of the partition while they are in user mode.
+  sudo asmp mode motion isolated
+      Keep them off again.";
+
 pub const APPLY: &str = "\
 Examples:
   asmp plan apply partitions.toml

@@ -136,6 +136,7 @@ pub const TABLE: &[(u8, &str)] = &[
          again when it has ended",
     ),
     (NO_PORT, "web: the port is taken, or this user may not use it"),
+    (57, "refused: this machine cannot share CPUs under a guarantee"),
     (
         NOT_SCHEDULABLE,
         "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed",

@@ -79,6 +79,10 @@ fn grants() -> Result<Vec<Shown>> {
 /// What asmpd is asked for. Errors: what no user is granted.
 fn wanted(run: &Run, name: &str) -> Result<granted::Run> {
     let shape = &run.shape;
+    if shape.share.is_some() {
+        let (what, granted) = ("--share".to_owned(), "only root may share CPUs".to_owned());
+        return Err(Refusal::NotGranted { what, granted }.into());
+    }
     if !shape.irqs.is_empty() || shape.irq_priority.is_some() {
         let (what, granted) =
             ("an IRQ line".to_owned(), "only root may give lines away".to_owned());

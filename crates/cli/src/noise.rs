@@ -6,11 +6,11 @@ use crate::args::Noise;
 use crate::exit::of_signal;
 use crate::signals::Noted;
 use anyhow::{Context, Result};
-use asmp_host::{CpuSet, Facts, clock};
+use asmp_host::{CpuSet, Facts, Kernel, clock, sharing};
 use asmp_measure::noise::{Request, Watch, table};
 use asmp_shield::plan::Base;
 use asmp_shield::text::shown_lines;
-use asmp_shield::{Refusal, Shield, check_tree};
+use asmp_shield::{Mode, Refusal, Shield, check_tree};
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,12 @@ fn count(shield: &Shield, noise: &Noise, came: &dyn Fn() -> Option<i32>) -> Resu
     // Elsewhere the tasks that belong on the CPUs cannot be told from others.
     check_tree(&facts)?;
     let request = request(shield, &facts, noise)?;
+    let shares = shield
+        .state()?
+        .partitions
+        .iter()
+        .any(|one| one.mode == Mode::Shared && one.cpus.intersects(&request.cpus));
+    let before = if shares { guests(shield.kernel()) } else { None };
     let watched = std::io::stdout().is_terminal() && !noise.json && !noise.table;
     let mut watch = Watch::begin(shield.kernel(), &request)?;
     let end = Instant::now() + noise.time;
@@ -58,11 +64,28 @@ fn count(shield: &Shield, noise: &Noise, came: &dyn Fn() -> Option<i32>) -> Resu
     if !watched {
         let report = watch.look()?;
         match noise.table {
-            true => print!("{}", table(&[("", &report)])),
+            true => {
+                print!("{}", table(&[("", &report)]));
+                if let (Some(before), Some(after)) = (before, guests(shield.kernel())) {
+                    let [entered, left] =
+                        [0, 1].map(|at: usize| after[at].saturating_sub(before[at]));
+                    println!(
+                        "shared CPUs: foreign tasks are there in user mode; they entered the \
+                         kernel {entered} times, and left {left} times before it went on"
+                    );
+                }
+            }
             false => crate::print::json(&report)?,
         }
     }
     Ok(signal.map_or(0, of_signal))
+}
+
+/// How often tasks entered the kernel on guarded CPUs, and left one on the way in.
+fn guests(kernel: &dyn Kernel) -> Option<[u64; 2]> {
+    let counts = sharing::counts(kernel)?;
+    let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+    Some([of("calls_from_rt")? + of("faults_from_rt")?, of("left_in_kernel")?])
 }
 
 fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {

@@ -9,12 +9,13 @@ use anyhow::Result;
 use asmp_daemon::granted::Shown;
 use asmp_daemon::interface::{Repaired, State};
 use asmp_host::clock::utc;
+use asmp_host::sharing;
 use asmp_host::systemd::SERVICE;
 use asmp_host::{CpuSet, Facts};
 use asmp_shield::text::{shown, shown_lines};
 use asmp_shield::verify::{Finding, PartitionStatus, Status, TickStatus};
 use asmp_shield::{
-    Action, Affected, Chosen, Demotion, Elsewhere, Outcome, Plan, Reason, Refused, Step,
+    Action, Affected, Chosen, Demotion, Elsewhere, Mode, Outcome, Plan, Reason, Refused, Step,
 };
 use serde::Serialize;
 use std::cell::RefCell;
@@ -265,14 +266,14 @@ fn what(step: &Step) -> (String, String) {
         Action::Evacuate { groups, .. } => {
             (format!("tasks in {}", groups.domain.display()), "back to their cgroups".to_owned())
         }
+        Action::Share { cpus } => (sharing::CPUS.to_owned(), cpus.to_string()),
         Action::NoteMasks => {
             ("CPUs of kernel threads and of process 1".to_owned(), "noted".to_owned())
         }
-        Action::GiveBackMasks { masks } => (
-            format!("CPUs of {} kernel threads and of process 1", masks.len()),
-            "as noted".to_owned(),
-        ),
-        Action::Confine => ("kernel threads on shielded CPUs".to_owned(), "system CPUs".to_owned()),
+        Action::GiveBackMasks { masks } => {
+            (format!("CPUs of {} threads", masks.len()), "as noted".to_owned())
+        }
+        Action::Confine => ("threads that could be elsewhere".to_owned(), "system CPUs".to_owned()),
         Action::SetTaskPolicy { placed, to, .. } => (
             format!("{} {} ({})", kind(placed.alone), placed.task.tid, placed.command),
             to.to_string(),
@@ -435,8 +436,25 @@ pub fn violated(verb: &str, partitions: &[&PartitionStatus]) {
     }
 }
 
+/// What others did on the shared CPUs of the machine, of the scheduler's counts.
+fn guests(counts: &[(String, u64)]) -> Option<String> {
+    let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+    let entered = of("calls_from_rt")? + of("faults_from_rt")?;
+    Some(format!(
+        "all shared CPUs: others began to run there {} times, and left it for the kernel {entered} \
+         times; longest in the kernel there: {} us",
+        of("began_on_rt")?,
+        of("longest_kernel_ns")?.div_ceil(1000),
+    ))
+}
+
 fn one(partition: &PartitionStatus, now_s: u64) {
-    let state = if partition.shielded { "shielded" } else { "VIOLATED" };
+    let state = match (partition.shielded, partition.mode) {
+        (false, _) => "VIOLATED",
+        (true, Mode::Isolated) => "shielded",
+        (true, Mode::Shared) => "shared, guarded",
+        (true, Mode::BestEffort) => "shared without a guarantee",
+    };
     let idle = idle_siblings(&partition.idle_cpus);
     line!(
         "{}: CPU {}{idle}: {state}, the kernel says {:?}",
@@ -449,6 +467,9 @@ fn one(partition: &PartitionStatus, now_s: u64) {
         ago(now_s.saturating_sub(partition.created_s)),
         partition.created_by
     );
+    if let Some(words) = guests(&partition.shared) {
+        line!("  {words}");
+    }
     if let Some(grant) = &partition.granted {
         let end = grant.until_s.map(|end_s| format!(", until {} UTC", utc(end_s)));
         let end = end.unwrap_or_default();

@@ -40,6 +40,7 @@ mod guest {
     pub mod quiet;
     pub mod random;
     pub mod rows;
+    pub mod sharing;
     pub mod smt;
     pub mod snapshot;
     pub mod soak;
@@ -86,6 +87,7 @@ fn all() -> Vec<Test> {
         guest::planted::all(),
         guest::histograms::all(),
         guest::smt::all(),
+        guest::sharing::all(),
         guest::large::all(),
         guest::soak::all(),
         guest::device::all(),

@@ -13,6 +13,8 @@ pub fn status(violations: &[&str]) -> Status {
         name: "motion".to_owned(),
         cpus: CpuSet::from_iter([3]),
         idle_cpus: CpuSet::new(),
+        mode: asmp_shield::Mode::Isolated,
+        shared: Vec::new(),
         shielded: violations.is_empty(),
         kernel_says: "isolated".to_owned(),
         created_s: 0,

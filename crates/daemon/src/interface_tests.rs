@@ -165,7 +165,7 @@ fn what_is_granted_becomes_work_with_no_more_than_was_asked_for() {
     assert_eq!((peer.uid, name.as_str(), command.as_str()), (1000, "run-7", "app"));
     let expected = json!({
         "cpus": "3", "irqs": [], "irq_priority": null, "tick": "keep", "smt": "share",
-        "strict": true, "without": ["governor"],
+        "strict": true, "without": ["governor"], "mode": "isolated",
     });
     assert_eq!(json!(spec), expected);
     let [grant] = &grants[..] else { panic!("{grants:?}") };

@@ -94,6 +94,7 @@ pub enum PartitionFile {
     Irqs,
     Policy,
     Tick,
+    Mode,
     Violations,
     Noise,
 }
@@ -108,13 +109,14 @@ impl CpuFile {
 }
 
 impl PartitionFile {
-    pub const ALL: [(&str, Self); 8] = [
+    pub const ALL: [(&str, Self); 9] = [
         ("cpus", Self::Cpus),
         ("pids", Self::Pids),
         ("tids", Self::Tids),
         ("irqs", Self::Irqs),
         ("policy", Self::Policy),
         ("tick", Self::Tick),
+        ("mode", Self::Mode),
         ("violations", Self::Violations),
         ("noise", Self::Noise),
     ];
@@ -326,6 +328,7 @@ pub fn text(node: &Node, view: &View, shield: &Shield) -> Option<String> {
                 PartitionFile::Irqs => lines(&partition.irqs),
                 PartitionFile::Policy => policies(shield, partition),
                 PartitionFile::Tick => format!("{}\n", partition.tick),
+                PartitionFile::Mode => format!("{}\n", partition.mode),
                 PartitionFile::Violations | PartitionFile::Noise => return None,
             })
         }

@@ -41,8 +41,8 @@ fn each_node_has_a_number_of_its_own_a_path_and_a_parent() {
     let (_dir, _, shield) = machine();
     let (view, inodes) = (View::read(&shield).unwrap(), Inodes::default());
     let nodes = all(&view, Node::Root);
-    // The root, 4 CPUs with 4 files, events, metrics, partitions, and one with 8 files.
-    assert_eq!(nodes.len(), 1 + 4 * 5 + 1 + 1 + 1 + 9);
+    // The root, 4 CPUs with 4 files, events, metrics, partitions, and one with 9 files.
+    assert_eq!(nodes.len(), 1 + 4 * 5 + 1 + 1 + 1 + 10);
     let numbers: BTreeSet<u64> = nodes.iter().map(|one| inodes.number(&view, one)).collect();
     assert_eq!(numbers.len(), nodes.len());
     for one in &nodes {

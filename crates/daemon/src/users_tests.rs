@@ -7,7 +7,7 @@ use asmp_host::sched::TimeLimits;
 use asmp_host::store::Store;
 use asmp_host::{CpuSet, Spinner};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -324,6 +324,12 @@ impl Kernel for After {
     }
     fn exists(&self, path: &Path) -> bool {
         self.kernel.exists(path)
+    }
+    fn sharer(&self) -> Option<PathBuf> {
+        self.kernel.sharer()
+    }
+    fn share(&self, cpus: &CpuSet) -> io::Result<()> {
+        self.kernel.share(cpus)
     }
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         self.kernel.delegate(mount, on)

@@ -11,7 +11,7 @@ use crate::work::Refused;
 use asmp_host::{Cpu, CpuSet, CpuSpec};
 use asmp_shield::code::{self, NO_PARTITION, NOT_INSIDE, NOT_UNDONE, UNEXPECTED, USAGE};
 use asmp_shield::declaration::{Declaration, Declared, IrqName};
-use asmp_shield::{Caller, Members, Partition, Refusal, Request, Shield, Spec, Tick};
+use asmp_shield::{Caller, Members, Mode, Partition, Refusal, Request, Shield, Spec, Tick};
 use rustix::io::Errno;
 
 /// No write is longer. The kernel cuts longer ones to pieces, and a piece is not what was meant.
@@ -43,6 +43,7 @@ pub enum Ask {
     Join(Place, Members),
     Leave(Place, Members),
     Resize(String, CpuSpec),
+    Mode(String, Mode),
 }
 
 impl Ask {
@@ -52,7 +53,8 @@ impl Ask {
             Self::Tick(Place::Partition(name), _)
             | Self::Join(Place::Partition(name), _)
             | Self::Leave(Place::Partition(name), _)
-            | Self::Resize(name, _) => Some(name),
+            | Self::Resize(name, _)
+            | Self::Mode(name, _) => Some(name),
             _ => None,
         }
     }
@@ -86,6 +88,7 @@ pub fn ask(node: &Node, bytes: &[u8]) -> Option<Ask> {
             let place = Place::Partition(name.clone());
             match file {
                 PartitionFile::Cpus => Some(Ask::Resize(name.clone(), text.parse().ok()?)),
+                PartitionFile::Mode => Some(Ask::Mode(name.clone(), text.parse().ok()?)),
                 PartitionFile::Pids => tasks(place, text, false),
                 PartitionFile::Tids => tasks(place, text, true),
                 PartitionFile::Irqs => irqs(place, text),
@@ -176,6 +179,10 @@ pub fn request(view: &View, ask: &Ask) -> Result<Option<Request>, Refused> {
             let unshielded = "the CPU is not shielded: write 1 to its file shielded first";
             let partition = found(view, place)?.ok_or_else(|| wrong(USAGE, unshielded))?;
             set_tick(view, place, partition, *tick)
+        }
+        Ask::Mode(name, mode) => {
+            let is_so = view.state.partition(name)?.mode == *mode;
+            Ok((!is_so).then(|| Request::Mode { name: name.clone(), mode: *mode }))
         }
         Ask::Factor => Err(wrong(
             USAGE,
@@ -277,6 +284,7 @@ fn set_tick(
         smt: partition.smt,
         strict: partition.strict,
         without: partition.without.clone(),
+        mode: partition.mode,
         tasks: Vec::new(),
     };
     Ok(Some(Request::Apply { declaration: Declaration { partitions: vec![declared] } }))
@@ -312,7 +320,7 @@ pub const fn errno(code: u8) -> Errno {
         20 | 21 | 36 | NO_PARTITION => Errno::NODEV,
         33 | 35 => Errno::SRCH,
         4 | 8 | 22..=28 | 31 | 37 | 39 | 44..=48 | 55 => Errno::BUSY,
-        5 | 11..=15 | 38 => Errno::OPNOTSUPP,
+        5 | 11..=15 | 38 | 57 => Errno::OPNOTSUPP,
         USAGE | 30 | 40 => Errno::INVAL,
         _ => Errno::IO,
     }

@@ -48,6 +48,7 @@ fn a_write_means_what_the_paper_says() {
         ),
         (of_partition(PartitionFile::Irqs), "4", Ask::Join(partition(), irqs(&["4"]))),
         (of_partition(PartitionFile::Tick), "keep\n", Ask::Tick(partition(), Tick::Keep)),
+        (of_partition(PartitionFile::Mode), "shared\n", Ask::Mode("motion".into(), Mode::Shared)),
         (
             of_partition(PartitionFile::Cpus),
             "2-3\n",
@@ -72,6 +73,7 @@ fn what_is_no_number_of_the_file_means_nothing() {
         (of_cpu(CpuFile::LocalTimer), vec!["", "off", "0 0"]),
         (of_partition(PartitionFile::Tick), vec!["", "0", "require-off", "Off"]),
         (of_partition(PartitionFile::Cpus), vec!["", "x", "3-2", "-1"]),
+        (of_partition(PartitionFile::Mode), vec!["", "1", "Shared", "shared isolated"]),
         (of_partition(PartitionFile::Policy), vec!["200 fifo:80"]),
         (of_partition(PartitionFile::Violations), vec!["0"]),
         (Node::Events, vec!["x"]),
@@ -338,6 +340,7 @@ fn each_code_has_an_error_of_write() {
         (33, Errno::SRCH),
         (2, Errno::INVAL),
         (38, Errno::OPNOTSUPP),
+        (57, Errno::OPNOTSUPP),
         (3, Errno::IO),
         (0, Errno::IO),
         (255, Errno::IO),

@@ -7,6 +7,7 @@ use crate::cpuset::{Cpu, CpuSet};
 use crate::irq::{self, Irq};
 use crate::kernel::Kernel;
 use crate::knob::{self, Knob};
+use crate::sharing::Sharing;
 use crate::task;
 use crate::{Error, ErrorKind, Result};
 use serde::Serialize;
@@ -99,6 +100,8 @@ pub struct Facts {
     pub cpus: Cpus,
     pub cgroups: Hierarchy,
     pub irqs: Vec<Irq>,
+    /// Real-time CPUs under a guarantee, for other tasks too.
+    pub sharing: Sharing,
     /// The text of every setting in [`knob`] that this machine has.
     pub settings: BTreeMap<PathBuf, String>,
 }
@@ -126,6 +129,7 @@ impl Facts {
             command_line: text("/proc/cmdline")?,
             cgroups: Hierarchy::read(kernel)?,
             irqs: irq::read_all(kernel)?,
+            sharing: Sharing::read(kernel),
             cpus,
             settings,
         })

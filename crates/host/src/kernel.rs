@@ -8,6 +8,7 @@
 use crate::cpuset::CpuSet;
 use crate::mark;
 use crate::sched::{self, Schedule, TimeLimits};
+use crate::sharing;
 use crate::spin::{self, Spinner};
 use crate::systemd;
 use std::io;
@@ -77,6 +78,15 @@ pub trait Kernel: Send + Sync {
     /// cgroup tree at `mount`. Returns when its cgroup exists (or is gone). Errors: what systemd
     /// printed.
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()>;
+
+    /// The program that loads the scheduler of shared partitions; `None`: it is not installed.
+    fn sharer(&self) -> Option<PathBuf> {
+        None
+    }
+
+    /// Has that scheduler guard exactly these CPUs; none: unloads it. Errors: what its loader
+    /// printed.
+    fn share(&self, cpus: &CpuSet) -> io::Result<()>;
 
     /// Starts a process that keeps a CPU busy for at most `most`.
     fn spin(&self, most: Duration) -> io::Result<Box<dyn Spinner + '_>>;
@@ -217,6 +227,14 @@ impl Kernel for Linux {
 
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         if on { systemd::start(&self.at(mount)) } else { systemd::stop(&self.at(mount)) }
+    }
+
+    fn sharer(&self) -> Option<PathBuf> {
+        sharing::find_loader()
+    }
+
+    fn share(&self, cpus: &CpuSet) -> io::Result<()> {
+        sharing::set(cpus)
     }
 
     fn spin(&self, most: Duration) -> io::Result<Box<dyn Spinner + '_>> {

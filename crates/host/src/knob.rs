@@ -358,11 +358,10 @@ pub mod observed {
     pub const NUMA_NODES: &str = "/sys/devices/system/node/online";
     pub const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
     pub const SAME_PAGE_MERGING: &str = "/sys/kernel/mm/ksm/run";
-    pub const SCHED_EXT: &str = "/sys/kernel/sched_ext/state";
     pub const SMT: &str = "/sys/devices/system/cpu/smt/active";
     pub const TRACING: &str = "/sys/kernel/tracing/current_tracer";
 
-    pub const ALL: [&str; 11] = [
+    pub const ALL: [&str; 10] = [
         NMI_WATCHDOG,
         NUMA_BALANCING,
         CLOCK_SOURCE,
@@ -371,7 +370,6 @@ pub mod observed {
         NUMA_NODES,
         HUGE_PAGES,
         SAME_PAGE_MERGING,
-        SCHED_EXT,
         SMT,
         TRACING,
     ];

@@ -27,6 +27,7 @@ pub mod names;
 pub mod peer;
 pub mod rttime;
 pub mod sched;
+pub mod sharing;
 pub mod shown;
 mod spin;
 pub mod store;
@@ -58,7 +59,7 @@ pub use spin::Spinner;
 fn machine(files: &[(&str, &str)]) -> (tempfile::TempDir, Linux) {
     let root = tempfile::tempdir().unwrap();
     for (path, text) in files {
-        let path = root.path().join(path);
+        let path = root.path().join(path.trim_start_matches('/'));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }

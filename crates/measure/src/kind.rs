@@ -25,12 +25,23 @@ pub enum Kind {
     /// In a partition, tick off.
     #[serde(alias = "Aoff")]
     Partition,
+    /// In a partition whose CPU other tasks share in user mode (ARTiS).
+    Shared,
+    /// The same without that guarantee: they are in the kernel there, too.
+    BestEffort,
 }
 
 impl Kind {
     /// In the order of tables.
-    pub const ALL: [Self; 5] =
-        [Self::Normal, Self::FifoIrq, Self::Fifo, Self::PartitionTick, Self::Partition];
+    pub const ALL: [Self; 7] = [
+        Self::Normal,
+        Self::FifoIrq,
+        Self::Fifo,
+        Self::PartitionTick,
+        Self::Partition,
+        Self::BestEffort,
+        Self::Shared,
+    ];
 
     /// As the command line and `run.json` have it.
     pub const fn word(self) -> &'static str {
@@ -40,9 +51,12 @@ impl Kind {
             Self::Fifo => "fifo",
             Self::PartitionTick => "partition-tick",
             Self::Partition => "partition",
+            Self::Shared => "shared",
+            Self::BestEffort => "best-effort",
         }
     }
 
+    /// ASMP-Linux has no shared CPUs.
     const fn of_paper(self) -> &'static str {
         match self {
             Self::Normal => "N",
@@ -50,6 +64,7 @@ impl Kind {
             Self::Fifo => "Rb",
             Self::PartitionTick => "Aon",
             Self::Partition => "Aoff",
+            Self::Shared | Self::BestEffort => self.word(),
         }
     }
 }
@@ -69,8 +84,8 @@ impl FromStr for Kind {
         };
         Self::ALL.into_iter().find(is).ok_or_else(|| {
             format!(
-                "invalid kind {text:?}: expected normal, fifo-irq, fifo, partition-tick or \
-                 partition"
+                "invalid kind {text:?}: expected normal, fifo-irq, fifo, partition-tick, \
+                 partition, shared or best-effort"
             )
         })
     }
@@ -88,6 +103,8 @@ mod tests {
             ("fifo", "Rb"),
             ("partition-tick", "Aon"),
             ("partition", "Aoff"),
+            ("shared", "shared"),
+            ("best-effort", "best-effort"),
         ] {
             let kind: Kind = word.parse().unwrap();
             assert_eq!(kind.to_string(), word);

@@ -5,6 +5,7 @@
 //! The journal holds only inverses ([`Undo`]). Each may be taken twice, or for a step that never
 //! happened: so a crash at any instruction leaves a journal that `undo` can finish.
 
+use crate::guard;
 use crate::masks::{MasksLeft, confine_strays, give_back_masks};
 use crate::moving::{evacuate, evict, move_home, move_in, move_out};
 use crate::orphans::{foreign, made_by_others};
@@ -14,6 +15,7 @@ use crate::policies;
 use crate::refusal::{self, is_refusal, reason};
 use asmp_host::cgroup;
 use asmp_host::masks::{self, Mask};
+use asmp_host::sharing::Sharing;
 use asmp_host::store::Journal;
 use asmp_host::systemd;
 use asmp_host::task::{self, TaskId, task_path};
@@ -36,6 +38,9 @@ pub enum Undo {
     },
     Delegate {
         on: bool,
+    },
+    Share {
+        cpus: CpuSet,
     },
     MakeGroup {
         path: PathBuf,
@@ -301,6 +306,13 @@ fn take(
                 }
             }
         }
+        Action::Share { cpus } => {
+            if guard::is_guarded(kernel, cpus) {
+                return Ok(());
+            }
+            undo_log.note(Undo::Share { cpus: Sharing::read(kernel).guarded })?;
+            guard::set_guard(kernel, cpus)?;
+        }
         Action::MakeGroup { path, threaded } => {
             // A group that is there already is somebody else's: undoing must not remove it.
             if kernel.exists(path) {
@@ -367,7 +379,7 @@ fn take(
         }
         Action::Confine => {
             let note = &mut |masks| undo_log.note(Undo::SetMasks { masks });
-            let moved = confine_strays(kernel, facts, &plan.after, note)?;
+            let moved = confine_strays(kernel, facts, (&base.in_tree(), &plan.after), note)?;
             applied.changes += moved.len();
             applied.masks.extend(moved);
             return Ok(());
@@ -467,6 +479,7 @@ fn undo_one(edge: &Edge, undo: &Undo) -> Result<()> {
                 false => Ok(()),
             }
         }
+        Undo::Share { cpus } => guard::guard_again(kernel, cpus),
         // A crash may have come between the two halves of making a threaded group.
         Undo::MakeGroup { path, threaded } if kernel.exists(path) => {
             finish_group(kernel, base, path, *threaded)

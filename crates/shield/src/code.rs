@@ -51,6 +51,7 @@ impl Refusal {
             Self::UnknownTask { .. } => 33,
             Self::StarvedKworker { .. } | Self::StarvedUndo { .. } => 47,
             Self::NoRoomForDeadlines { .. } => 48,
+            Self::CannotShare { .. } => 57,
             Self::BoundKernelThread { .. } | Self::Holder { .. } => 34,
             Self::NotInside { .. } | Self::IrqNotInside { .. } => NOT_INSIDE,
             Self::UnknownIrq { .. } | Self::PerCpuIrq { .. } => 36,

@@ -7,6 +7,7 @@ use crate::choose::Chosen;
 use crate::declare;
 use crate::grant::Grant;
 use crate::granted;
+use crate::guard;
 use crate::lines;
 use crate::mend;
 use crate::need;
@@ -120,6 +121,7 @@ pub(crate) fn decide(
         Request::Destroy { name: None, .. } => Vec::new(),
         Request::EndRun { name, owner } => rules::end_run(state, name, *owner)?,
         Request::Resize { name, cpus } => rules::resize(facts, state, name, cpus).map_err(named)?,
+        Request::Mode { name, mode } => guard::set(facts, state, name, *mode)?,
         Request::Add { name, members } => join(kernel, facts, state, name, members)?,
         Request::Remove { name, members, .. } => leave(kernel, facts, state, name, members)?,
         Request::Move { from, to, members } => pass(kernel, facts, state, (from, to), members)?,
@@ -154,6 +156,7 @@ pub(crate) fn decide(
             state.partitions.clone()
         }
     };
+    guard::fall_back(facts, &state.partitions, &mut after, request);
     adopt_kernel_threads(kernel, facts, state, &mut after);
     let repair = repair(kernel, &base, &state.partitions, &after, request);
     let affected = neighbours::affected(kernel, facts, (&state.partitions, &after))?;

@@ -4,6 +4,7 @@
 //! reads TOML.
 
 use crate::choose::Need;
+use crate::mode::Mode;
 use crate::partition::{Aspect, Smt, Tick};
 use crate::request::Cpus;
 use asmp_host::names::number_of;
@@ -52,6 +53,9 @@ pub struct Declared {
     /// Steps of the plan to leave out.
     #[serde(default)]
     pub without: Vec<Aspect>,
+    /// Who may use its CPUs.
+    #[serde(default)]
+    pub mode: Mode,
     #[serde(default, rename = "task")]
     pub tasks: Vec<DeclaredTask>,
 }

@@ -186,6 +186,7 @@ impl Declared {
             smt: self.smt,
             strict: self.strict,
             without: self.without.clone(),
+            mode: self.mode,
         };
         let fresh = Wish::new(&self.name, cpus, &spec, caller, None);
         match old {

@@ -4,9 +4,10 @@
 //! `diagnose` is pure: facts in, findings out. A thing that does not apply to this machine is `not
 //! applicable`, never `ok`.
 
+use crate::guard;
 use asmp_host::architecture::{self, Architecture};
 use asmp_host::knob::observed;
-use asmp_host::{Facts, Kernel, Result, knob, task};
+use asmp_host::{CpuSet, Facts, Kernel, Result, knob, task};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -97,7 +98,6 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
     use Verdict::{Missing, Optional};
     let groups = &facts.cgroups;
     let cpuset = groups.controllers.iter().any(|name| name == "cpuset");
-    let extra = seen.get(observed::SCHED_EXT);
     vec![
         either(
             "root",
@@ -181,12 +181,23 @@ fn abilities(facts: &Facts, seen: &Observed) -> Vec<Item> {
             yes(seen.contains_key(observed::TRACING)),
             "mount -t tracefs none /sys/kernel/tracing (and be root)",
         ),
-        match extra {
-            None => item("sched_ext", Verdict::NotApplicable, "not in this kernel", ""),
-            Some(state) => item("sched_ext", Verdict::Ok, state, ""),
-        },
+        sharing(facts),
     ]
 }
+
+/// Can partitions share their CPUs, and how surely?
+fn sharing(facts: &Facts) -> Item {
+    let candidates = &facts.cpus.nohz_full;
+    let others = || facts.cpus.online.difference(&CpuSet::from_iter([0]));
+    let cpus = if candidates.is_empty() { others() } else { candidates.clone() };
+    match guard::hindrance(facts, &cpus) {
+        None => item(SHARING, Verdict::Ok, format!("with the guarantee: CPU {cpus}"), ""),
+        Some((what, cure)) => {
+            item(SHARING, Verdict::Optional, format!("only as best effort: {what}"), cure)
+        }
+    }
+}
+const SHARING: &str = "shared partitions (--share)";
 
 /// What helps where the kernel cannot stop ticks: no boot parameter does.
 pub(crate) const NO_HZ_FULL: &str =

@@ -14,7 +14,7 @@ use asmp_host::{CpuSet, Kernel, Schedule};
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -202,6 +202,12 @@ impl Kernel for Watched {
     }
     fn exists(&self, path: &Path) -> bool {
         self.0.exists(path)
+    }
+    fn sharer(&self) -> Option<PathBuf> {
+        self.0.sharer()
+    }
+    fn share(&self, cpus: &CpuSet) -> io::Result<()> {
+        self.0.share(cpus)
     }
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         self.0.delegate(mount, on)

@@ -34,6 +34,10 @@ fn check_spec(grant: &Grant, spec: &Spec) -> Result<(), Refusal> {
     if !spec.irqs.is_empty() || spec.irq_priority.is_some() {
         return Err(grant.lacks("an IRQ line"));
     }
+    // It changes how every task of the machine is scheduled.
+    if !spec.mode.is_isolated() {
+        return Err(grant.lacks("to share CPUs (--share)"));
+    }
     // Other changes would wait for the ticks to be counted.
     if spec.tick == Tick::RequireOff {
         return Err(grant.lacks("to count ticks (--tick require-off)"));

@@ -10,6 +10,7 @@
 
 mod apart;
 mod apply;
+mod aspect;
 mod choose;
 pub mod code;
 mod decide;
@@ -18,12 +19,14 @@ mod declare;
 pub mod doctor;
 mod grant;
 mod granted;
+mod guard;
 mod kworkers;
 mod left;
 mod lines;
 mod masks;
 pub mod membership;
 mod mend;
+mod mode;
 mod moving;
 mod need;
 mod neighbours;
@@ -63,6 +66,8 @@ mod lost_tests;
 #[cfg(test)]
 mod masks_tests;
 #[cfg(test)]
+mod mode_tests;
+#[cfg(test)]
 mod need_tests;
 #[cfg(test)]
 mod neighbours_tests;
@@ -96,6 +101,8 @@ pub use declaration::Declaration;
 /// What users who are not root may do.
 pub use grant::Grant;
 pub use left::{Elsewhere, Left};
+/// Who may use the CPUs of a partition.
+pub use mode::Mode;
 /// A thread that loses its real-time policy on the way out.
 pub use moving::Demotion;
 /// Groups and tasks of others that lose CPUs to a partition.

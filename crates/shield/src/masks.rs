@@ -5,6 +5,7 @@
 //! root cgroup: with `nohz_full=` or `isolcpus=` at boot they end with more CPUs than before. So
 //! what they had is noted before the first partition and given back after the last.
 
+use crate::guard;
 use crate::partition::{Partition, shielded};
 use asmp_host::facts::cpu_list;
 use asmp_host::masks::{self, Mask};
@@ -122,19 +123,21 @@ fn handled(kernel: &dyn Kernel, task: &task::Task) -> Option<CpuSet> {
     irq::effective(kernel, line).filter(|cpus| !cpus.is_empty())
 }
 
-/// Unbound kernel threads that may run on shielded CPUs again go back to system CPUs (6.12 lets
-/// memory threads out with each CPU that comes online). `note` gets what all have, before one is
-/// moved. Returns what those had that were moved.
+/// Unbound kernel threads that may run on shielded CPUs go (back) to system CPUs: 6.12 lets memory
+/// threads out with each CPU that comes online, and shared CPUs stay in the masks of all. So do
+/// real-time threads of others from shared CPUs: the scheduler there does not have them. `tree`:
+/// the group of our partitions as tasks see it. `note` gets what all have, before one is moved.
+/// Returns what those had that were moved.
 pub fn confine_strays(
     kernel: &dyn Kernel,
     facts: &Facts,
-    partitions: &[Partition],
+    (tree, partitions): (&Path, &[Partition]),
     note: &mut dyn FnMut(Vec<Mask>) -> Result<()>,
 ) -> Result<Vec<Mask>> {
-    let shielded = shielded(partitions);
+    let (shielded, shared) = (shielded(partitions), guard::shared(partitions));
     let to = facts.cpus.online.difference(&shielded);
     let mut strays = task::read_all(kernel)?;
-    strays.retain(|task| is_stray(task, &shielded));
+    strays.retain(|task| is_stray(task, &shielded) || is_rival(kernel, task, &shared, tree));
     let mut had = masks::of(kernel, &strays);
     if had.is_empty() {
         return Ok(had);
@@ -143,15 +146,22 @@ pub fn confine_strays(
     note(had.clone())?;
     let mut moved = Vec::new();
     for had in had {
-        match kernel.set_affinity(had.task.tid, &to) {
+        let own = had.cpus.difference(&shielded).intersection(&facts.cpus.online);
+        let to = if own.is_empty() { &to } else { &own };
+        match kernel.set_affinity(had.task.tid, to) {
             Ok(()) => moved.push(had),
-            // It ended, or the kernel holds it to its CPUs after all: then status goes on naming
-            // it.
-            Err(error) if matches!(kind_of(&error), ErrorKind::Ended | ErrorKind::Invalid) => {}
+            // It ended, or the kernel holds it to its CPUs after all (SCHED_DEADLINE: EBUSY,
+            // EPERM): then status goes on naming it.
+            Err(error) if is_of_task(kind_of(&error)) => {}
             Err(error) => return Err(Error::io(&task_path(had.task.tid), "move")(error)),
         }
     }
     Ok(moved)
+}
+
+fn is_of_task(kind: ErrorKind) -> bool {
+    use ErrorKind::{Busy, Ended, Invalid, NotPermitted};
+    matches!(kind, Ended | Invalid | Busy | NotPermitted)
 }
 
 /// A kernel thread on shielded CPUs that could be elsewhere. Handlers of interrupts follow their
@@ -163,4 +173,13 @@ pub fn is_stray(task: &task::Task, shielded: &CpuSet) -> bool {
         && task.allowed_cpus.len() > 1
         && task.allowed_cpus.intersects(shielded)
         && !task.command.starts_with("irq/")
+}
+
+/// Another program's real-time thread that may run on these shared CPUs.
+pub fn is_rival(kernel: &dyn Kernel, task: &task::Task, shared: &CpuSet, tree: &Path) -> bool {
+    !task.kernel_thread
+        && !task.zombie
+        && task.allowed_cpus.intersects(shared)
+        && !task.group.starts_with(tree)
+        && kernel.schedule(task.id.tid).is_ok_and(|schedule| schedule.is_real_time())
 }

@@ -423,6 +423,7 @@ mod tests {
             cpus: cpus.parse().unwrap(),
             idle_cpus: CpuSet::new(),
             smt: crate::Smt::Idle,
+            mode: crate::Mode::Isolated,
             tick: crate::Tick::Off,
             strict: false,
             without: Vec::new(),

@@ -38,6 +38,7 @@ fn create(name: &str, need: Need) -> Request {
 
 fn named(name: &str, cpus: &str) -> Declared {
     Declared {
+        mode: crate::Mode::Isolated,
         name: name.to_owned(),
         cpus: Some(cpus.parse().unwrap()),
         count: None,

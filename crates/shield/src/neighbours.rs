@@ -6,7 +6,8 @@
 //! EINVAL. Here they get names. Everything is read from the cgroup tree and /proc; nothing is
 //! changed.
 
-use crate::partition::{Partition, Refusal, shielded};
+use crate::guard::exclusive;
+use crate::partition::{Partition, Refusal};
 use crate::plan::{Action, Base, Step};
 use asmp_host::task::{self, Task};
 use asmp_host::{
@@ -273,13 +274,13 @@ pub(crate) fn affected(
     facts: &Facts,
     (before, after): (&[Partition], &[Partition]),
 ) -> Result<Vec<Affected>, Refusal> {
-    let taken = shielded(after).difference(&shielded(before));
+    let taken = exclusive(after).difference(&exclusive(before));
     let Some(base) = Base::of(facts).filter(|_| !taken.is_empty()) else { return Ok(Vec::new()) };
     if let Some(group) = conflicting(kernel, &base, &taken) {
         return Err(exclusive_elsewhere(&group, &taken));
     }
     let threads = task::all_threads(kernel);
-    let system = facts.cpus.online.difference(&shielded(after));
+    let system = facts.cpus.online.difference(&exclusive(after));
     keep_deadlines(kernel, (facts, &base), &threads, &taken, &system)?;
     let mut affected = affected_groups(kernel, facts, &base, &taken);
     affected.extend(affected_processes(kernel, &base, &taken, &affected, &threads));

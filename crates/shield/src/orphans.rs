@@ -2,6 +2,7 @@
 //! Groups that have asmp's mark and that no state knows: /run/asmp was lost, or its state cannot be
 //! read. They can be removed. What the settings of the machine were before is not known any more.
 
+use crate::mode::Mode;
 use crate::partition::{Partition, Smt, State, System, Tick, shielded};
 use crate::plan::Base;
 use crate::target::{Lines, reading, targets};
@@ -87,8 +88,17 @@ fn partition(kernel: &dyn Kernel, base: &Base, group: &Path) -> Partition {
             policy: None,
         })
     };
+    let asks = knob::requested_cpus(&groups.rt).read(kernel).unwrap_or_default();
+    let asks: CpuSet = asks.trim().parse().unwrap_or_default();
+    let exclusive = cpus_of(&groups.rt);
+    // Only the group of a shared partition asks for CPUs instead of taking them.
+    let (cpus, mode) = match exclusive.is_empty() && !asks.is_empty() {
+        true => (asks, Mode::BestEffort),
+        false => (exclusive, Mode::Isolated),
+    };
     Partition {
-        cpus: cpus_of(&groups.rt),
+        cpus,
+        mode,
         idle_cpus: cpus_of(&groups.idle),
         tasks: processes.into_iter().filter_map(member).collect(),
         ..known
@@ -102,6 +112,7 @@ fn unknown(name: String) -> Partition {
         cpus: CpuSet::new(),
         idle_cpus: CpuSet::new(),
         smt: Smt::default(),
+        mode: Mode::default(),
         tick: Tick::Keep,
         strict: false,
         without: Vec::new(),

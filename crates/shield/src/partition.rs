@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The nouns: a partition, the state of all partitions, and the reasons for refusing a change.
 
+pub use crate::aspect::Aspect;
 use crate::grant::Grant;
+use crate::mode::Mode;
 use crate::state::STATE_SCHEMA;
 use asmp_host::facts::Cpus;
 use asmp_host::knob::{self, Knob};
@@ -72,55 +74,6 @@ impl FromStr for Smt {
     }
 }
 
-/// A step of the plan that a partition can do without, so that its worth can be measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Aspect {
-    /// Device interrupts leave.
-    Irqs,
-    /// Unbound kernel work leaves.
-    Workqueues,
-    /// The lockup watchdogs leave.
-    Watchdog,
-    /// No timer polls for machine checks.
-    MachineChecks,
-    /// The deadline servers take no time.
-    DlServer,
-    /// The clock does not slow down.
-    Governor,
-    /// No idle state that takes time to leave.
-    IdleStates,
-    /// Timers expire on the CPU that starts them; `ktimers/N` above the partition's tasks
-    /// (PREEMPT_RT).
-    Timers,
-}
-
-impl Aspect {
-    pub const ALL: [(&str, Self); 8] = [
-        ("irqs", Self::Irqs),
-        ("workqueues", Self::Workqueues),
-        ("watchdog", Self::Watchdog),
-        ("machine-checks", Self::MachineChecks),
-        ("dl-server", Self::DlServer),
-        ("governor", Self::Governor),
-        ("idle-states", Self::IdleStates),
-        ("timers", Self::Timers),
-    ];
-}
-
-impl FromStr for Aspect {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wanted = text.replace('_', "-");
-        let found = Self::ALL.into_iter().find(|(name, _)| *name == wanted);
-        found.map(|(_, aspect)| aspect).ok_or_else(|| {
-            let names: Vec<&str> = Self::ALL.iter().map(|(name, _)| *name).collect();
-            format!("unknown step of the plan {text:?}: use {}", names.join(", "))
-        })
-    }
-}
-
 /// A kernel thread whose policy a partition sets, and its policy before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -180,12 +133,23 @@ pub struct Partition {
     /// What its user was granted, where that is not root. Since schema 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted: Option<Grant>,
+    /// Who may use its CPUs. Since schema 2.
+    #[serde(default, skip_serializing_if = "Mode::is_isolated")]
+    pub mode: Mode,
 }
 
 impl Partition {
-    /// Every CPU that the system must leave alone.
+    /// Every CPU that interrupts, timers and unbound kernel work of the system must leave alone.
     pub fn shielded(&self) -> CpuSet {
         self.cpus.union(&self.idle_cpus)
+    }
+
+    /// Every CPU that all other tasks must leave alone.
+    pub fn exclusive(&self) -> CpuSet {
+        match self.mode.is_isolated() {
+            true => self.shielded(),
+            false => self.idle_cpus.clone(),
+        }
     }
 }
 
@@ -448,6 +412,8 @@ pub enum Refusal {
         cpus: CpuSet,
         room_percent: u64,
     },
+    #[error("{what}: {cure}, or share without a guarantee (best-effort)")]
+    CannotShare { what: String, cure: String },
     #[error("the system would have no CPU: leave at least one of {online} outside all partitions")]
     LastCpu { online: CpuSet },
     #[error(

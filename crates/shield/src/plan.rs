@@ -13,6 +13,7 @@ mod tasks;
 
 use crate::choose::Chosen;
 use crate::doctor;
+use crate::guard;
 use crate::neighbours::Affected;
 use crate::partition::{BoostedThread, Partition, State, System, Tick, shielded};
 use crate::rules;
@@ -65,6 +66,10 @@ pub enum Action {
         partition: String,
         placed: Vec<Member>,
         groups: Groups,
+    },
+    /// Have the scheduler of shared partitions guard these CPUs alone; none: unload it.
+    Share {
+        cpus: CpuSet,
     },
     /// Note the affinity of each task that the kernel moves by itself when CPUs become isolated or
     /// are given back: unbound kernel threads, process 1.
@@ -322,9 +327,12 @@ fn build(
         }
     }
     steps.extend(servers_set);
+    let (guard_first, guard_last) = groups::guard(before, &after);
+    steps.extend(guard_first);
     groups::again(base, before, &repair.partitions, &mut steps);
     policies_again(&repair.partitions, &after, &mut steps);
     groups::groups(base, before, &after, facts, &mut steps);
+    steps.extend(guard_last);
     if closes && (state.keeps_base || !before.is_empty()) {
         groups::close_base(facts, base, state, &mut steps);
     }
@@ -339,8 +347,10 @@ fn build(
     steps.extend(set);
     policies(before, &after, Direction::Forth, &mut steps);
     tasks_in(base, before, &after, &repair.astray, &mut steps);
-    if (*before == after || !repair.partitions.is_empty()) && !after.is_empty() {
-        steps.push(step(Action::Confine, "unbound kernel threads stay on system CPUs"));
+    let confines = *before == after || !repair.partitions.is_empty();
+    let shares = guard::shared(&after) != guard::shared(before);
+    if (confines || shares) && !after.is_empty() {
+        steps.push(step(Action::Confine, why_confined(&after)));
     }
     if after.is_empty() && !state.masks.is_empty() {
         let masks = state.masks.clone();
@@ -360,6 +370,13 @@ fn build(
         waiting,
         returning,
         held,
+    }
+}
+
+fn why_confined(after: &[Partition]) -> &'static str {
+    match guard::shared(after).is_empty() {
+        true => "unbound kernel threads stay on system CPUs",
+        false => "unbound kernel threads, and others' real-time threads, stay on system CPUs",
     }
 }
 

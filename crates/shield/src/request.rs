@@ -9,6 +9,7 @@
 use crate::choose::Need;
 use crate::declaration::Declaration;
 use crate::grant::Grant;
+use crate::mode::Mode;
 use crate::partition::{Aspect, Refusal, Smt, System, Tick};
 use crate::text::cut;
 use asmp_host::CpuSpec;
@@ -42,6 +43,8 @@ pub enum Request {
         #[serde(with = "crate::text")]
         cpus: CpuSpec,
     },
+    /// Change who may use the CPUs of a partition.
+    Mode { name: String, mode: Mode },
     /// Move tasks and IRQ lines into a partition.
     Add { name: String, members: Members },
     /// Move tasks and IRQ lines out of a partition, back to where they came from.
@@ -94,6 +97,9 @@ pub struct Spec {
     /// Steps of the plan to leave out.
     #[serde(default)]
     pub without: Vec<Aspect>,
+    /// Who may use its CPUs.
+    #[serde(default)]
+    pub mode: Mode,
 }
 
 impl Spec {
@@ -117,6 +123,7 @@ impl Spec {
             smt: Smt::Idle,
             strict: false,
             without: Vec::new(),
+            mode: Mode::Isolated,
         }
     }
 }
@@ -150,7 +157,10 @@ impl Members {
 impl Request {
     /// Are partitions repaired, whatever others made of them, and then checked?
     pub const fn is_repair(&self) -> bool {
-        matches!(self, Self::Repair { .. } | Self::Resize { .. } | Self::Apply { .. })
+        matches!(
+            self,
+            Self::Repair { .. } | Self::Resize { .. } | Self::Mode { .. } | Self::Apply { .. }
+        )
     }
 
     /// Is this partition one of those? A request for a partition that others may have changed, and
@@ -158,10 +168,19 @@ impl Request {
     pub fn repairs(&self, partition: &str) -> bool {
         match self {
             Self::Repair { .. } => true,
-            Self::Resize { name, .. } => name == partition,
+            Self::Resize { name, .. } | Self::Mode { name, .. } => name == partition,
             Self::Apply { declaration } => {
                 declaration.partitions.iter().any(|declared| declared.name == partition)
             }
+            _ => false,
+        }
+    }
+
+    /// Does it say which mode this partition has from now on?
+    pub fn sets_mode(&self, partition: &str) -> bool {
+        match self {
+            Self::Mode { name, .. } => name == partition,
+            Self::Apply { .. } => self.repairs(partition),
             _ => false,
         }
     }

@@ -3,6 +3,7 @@
 //! Pure.
 
 use crate::grant::Grant;
+use crate::guard;
 use crate::partition::{
     Aspect, BoostedThread, Partition, Refusal, Service, Smt, State, TIMER_PRIORITY, Tick, shielded,
 };
@@ -127,7 +128,9 @@ pub fn create(facts: &Facts, state: &State, wish: &Wish) -> Result<Vec<Partition
         created_by: wish.created_by.clone(),
         owner: wish.owner,
         granted: wish.granted.clone(),
+        mode: spec.mode,
     };
+    guard::check(facts, partition.mode, &partition.cpus)?;
     for name in &spec.irqs {
         own_irq(facts, &state.partitions, &mut partition, name)?;
     }
@@ -147,6 +150,7 @@ pub fn resize(
     let old = state.partition(name)?;
     let (cpus, idle_cpus) = choose_cpus(facts, &state.partitions, name, cpus, old.smt, old.tick)?;
     change_one(state, name, |partition| {
+        guard::check(facts, partition.mode, &cpus)?;
         partition.cpus = cpus;
         partition.idle_cpus = idle_cpus;
         let shielded = partition.shielded();

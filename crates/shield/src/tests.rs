@@ -10,6 +10,7 @@ use crate::target::targets;
 use asmp_host::cgroup::Hierarchy;
 use asmp_host::facts::Cpus;
 use asmp_host::irq::Irq;
+use asmp_host::sharing::Sharing;
 use asmp_host::task::{Member, Task, TaskId};
 use asmp_host::tracefs::timerlat;
 use asmp_host::{CpuSet, CpuSpec, Facts, knob};
@@ -38,6 +39,7 @@ fn machine() -> Facts {
         (knob::frequency_governor(3), "schedutil"),
     ];
     Facts {
+        sharing: Sharing::default(),
         release: "7.2.13".into(),
         architecture: "x86_64".into(),
         lockdown: None,
@@ -419,6 +421,7 @@ fn every_request_crosses_a_socket_unchanged() {
         policy: Some("fifo:80".parse().unwrap()),
     };
     let declared = declaration::Declared {
+        mode: crate::Mode::Isolated,
         name: name(),
         cpus: Some("all-but 0".parse().unwrap()),
         count: None,

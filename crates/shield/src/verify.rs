@@ -6,8 +6,10 @@
 //! from the kernel now. What the kernel refuses to move or to show is listed apart (`stays`).
 
 use crate::grant::Grant;
+use crate::guard;
 use crate::left;
 use crate::mend;
+use crate::mode::Mode;
 use crate::neighbours::{self, Affected};
 use crate::orphans;
 use crate::partition::{BoostedThread, Partition, Smt, State, Tick, shielded};
@@ -15,11 +17,16 @@ use crate::plan::Base;
 use crate::rules;
 use crate::target::{Due, Lines, Target, due, not_back, reading, targets};
 use asmp_host::irq::Irq;
+use asmp_host::sharing;
 use asmp_host::task::{self, Task};
 use asmp_host::{Cpu, CpuSet, ErrorKind, Facts, Kernel, Knob, Result, Shape, cgroup, irq, knob};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+mod intruders;
+
+use intruders::{intruders, pinned};
 
 /// Version of the layout of [`Status`] in JSON.
 pub const STATUS_SCHEMA: u32 = 1;
@@ -78,6 +85,11 @@ pub struct PartitionStatus {
     pub name: String,
     pub cpus: CpuSet,
     pub idle_cpus: CpuSet,
+    /// Who may use its CPUs.
+    pub mode: Mode,
+    /// Of a shared partition: what the scheduler counted, on all shared CPUs, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shared: Vec<(String, u64)>,
     /// No violation was found.
     pub shielded: bool,
     /// The text of the kernel's partition file.
@@ -179,7 +191,10 @@ pub fn verify(
             false => isolated.difference(&all).difference(&facts.cpus.boot_isolated),
         },
         left,
-        affected: neighbours::affected_groups(kernel, facts, base, &all),
+        affected: {
+            let taken = guard::exclusive(&state.partitions);
+            neighbours::affected_groups(kernel, facts, base, &taken)
+        },
     })
 }
 
@@ -281,10 +296,13 @@ fn verify_one(
     // A CPU that is offline is a finding of its own.
     let online = |cpus: &CpuSet| cpus.intersection(&facts.cpus.online);
     let cpus = online(&partition.cpus);
-    let kernel_says = isolation(kernel, name, &groups.rt, &cpus, &mut violations);
+    let kernel_says = has_cpus(kernel, name, (&groups.rt, partition.mode), &cpus, &mut violations);
+    let lost = guard::unguarded(kernel, facts, partition);
+    violations.extend(lost.map(|(what, cure)| finding(what, cure)));
     if !partition.idle_cpus.is_empty() {
         let cpus = online(&partition.idle_cpus);
-        isolation(kernel, name, &groups.idle, &cpus, &mut violations);
+        let idle = (groups.idle.as_path(), Mode::Isolated);
+        has_cpus(kernel, name, idle, &cpus, &mut violations);
     }
     let (others, refused) = mend::held_back(kernel, base, state, partition);
     violations.extend(others);
@@ -318,7 +336,10 @@ fn verify_one(
     settings(kernel, state, partition, unmet, &mut violations, &mut stays);
     stays.extend(unread(facts, state, partition));
     violations.extend(on_idle_cpus(kernel, &groups.idle, &partition.name));
-    intruders(partition, base, tasks, &mut violations, &mut stays);
+    intruders(kernel, partition, base, tasks, &mut violations, &mut stays);
+    if partition.mode == Mode::Shared {
+        violations.extend(pinned(partition, base, tasks, &facts.sharing.guarded));
+    }
     let owner_alive = partition.owner.map(|owner| !task::has_ended(kernel, owner));
     if owner_alive == Some(false) {
         violations.push(finding(
@@ -330,6 +351,11 @@ fn verify_one(
         name: partition.name.clone(),
         cpus: partition.cpus.clone(),
         idle_cpus: partition.idle_cpus.clone(),
+        mode: partition.mode,
+        shared: match partition.mode {
+            Mode::Shared => sharing::counts(kernel).unwrap_or_default(),
+            _ => Vec::new(),
+        },
         shielded: violations.is_empty(),
         kernel_says,
         created_s: partition.created_s,
@@ -349,10 +375,10 @@ fn verify_one(
 }
 
 /// The partition file and the CPUs it really has; `cpus` are those online.
-fn isolation(
+fn has_cpus(
     kernel: &dyn Kernel,
     name: &str,
-    group: &Path,
+    (group, mode): (&Path, Mode),
     cpus: &CpuSet,
     violations: &mut Vec<Finding>,
 ) -> String {
@@ -365,7 +391,8 @@ fn isolation(
             return "missing".to_owned();
         }
     };
-    if says.trim() != "isolated" {
+    let must_say = if mode.is_isolated() { "isolated" } else { "member" };
+    if says.trim() != must_say {
         let what = format!("{}: the kernel says {says:?}", knob.path.display());
         violations.push(finding(what, recreate.clone()));
     }
@@ -509,63 +536,6 @@ fn on_idle_cpus(kernel: &dyn Kernel, group: &Path, name: &str) -> Vec<Finding> {
         finding(format!("task {tid} ({command}) is on CPUs that must be idle"), cure)
     };
     tasks_inside(kernel, group).into_iter().map(named).collect()
-}
-
-/// Tasks that may run on the partition's CPUs and do not belong there. Many come together: a
-/// partition that another program dissolved, or whose CPU was offline, keeps no task out.
-fn intruders(
-    partition: &Partition,
-    base: &Base,
-    tasks: &[Task],
-    violations: &mut Vec<Finding>,
-    stays: &mut Vec<Finding>,
-) {
-    let (name, shielded) = (&partition.name, partition.shielded());
-    let inside = base.in_tree().join(name);
-    let (mut bound, mut others): (Vec<&Task>, Vec<&Task>) = (Vec::new(), Vec::new());
-    for task in tasks.iter().filter(|task| !task.zombie && task.allowed_cpus.intersects(&shielded))
-    {
-        // Handlers of interrupts follow their line, which is judged by its affinity.
-        let handler = task.kernel_thread && task.command.starts_with("irq/");
-        if task.group.starts_with(&inside) || handler {
-            continue;
-        }
-        let stays = task.kernel_thread && (task.bound || task.allowed_cpus.len() == 1);
-        if stays { &mut bound } else { &mut others }.push(task);
-    }
-    for kernel in [true, false] {
-        let all: Vec<&Task> =
-            others.iter().filter(|task| task.kernel_thread == kernel).copied().collect();
-        let cure = match kernel {
-            true => format!("`asmp repair {name}`"),
-            false => {
-                "its cpuset no longer excludes these CPUs: see the partition's own state".into()
-            }
-        };
-        let named = |task: &&Task| format!("{} ({})", task.id.tid, task.command);
-        if let [first, second, third, _, ..] = all.as_slice() {
-            let cpus = all.iter().fold(CpuSet::new(), |cpus, task| cpus.union(&task.allowed_cpus));
-            let (count, cpus) = (all.len(), cpus.intersection(&shielded));
-            let such = [first, second, third].map(named).join(", ");
-            let of = if kernel { "kernel threads" } else { "tasks" };
-            let what = format!("{count} {of} may run on CPU {cpus}, such as {such}");
-            violations.push(finding(what, cure));
-            continue;
-        }
-        for task in &all {
-            let cpus = task.allowed_cpus.intersection(&shielded);
-            let what = format!("task {} may run on CPU {cpus}", named(task));
-            violations.push(finding(what, cure.clone()));
-        }
-    }
-    if !bound.is_empty() {
-        let names: Vec<&str> = bound.iter().map(|task| task.command.as_str()).collect();
-        let (count, names) = (bound.len(), names.join(" "));
-        let what = format!("{count} kernel threads that the kernel does not let move: {names}");
-        let cure = "every Linux CPU has them: they run for work of this CPU (kworker/R-…: when \
-                    memory is short)";
-        stays.push(finding(what, cure));
-    }
 }
 
 fn tasks_inside(kernel: &dyn Kernel, group: &Path) -> Vec<TaskStatus> {

@@ -294,7 +294,8 @@ pub enum Measure {
         /// Runs of different kernels are not compared. Example: --kernel 7.2.13
         #[arg(long, value_name = "RELEASE", value_parser = release)]
         kernel: String,
-        /// Where the measured task ran: normal, fifo-irq, fifo, partition-tick or partition
+        /// Where the measured task ran: normal, fifo-irq, fifo, partition-tick, partition, shared
+        /// or best-effort
         ///
         /// See --kinds of `asmp measure latency`. Example: --kind partition
         #[arg(long)]
@@ -310,12 +311,15 @@ pub enum Measure {
 /// What latency and overhead have in common.
 #[derive(Debug, Clone, Args)]
 pub struct Series {
-    /// Where the measured task runs: normal, fifo-irq, fifo, partition-tick, partition
+    /// Where the measured task runs: normal, fifo-irq, fifo, partition-tick, partition, shared,
+    /// best-effort
     ///
     /// normal: SCHED_OTHER, on any CPU (by timerlat, on the measured one). fifo-irq: SCHED_FIFO, on
     /// the CPU that takes all device interrupts. fifo: SCHED_FIFO, on a CPU that takes none.
-    /// partition-tick, partition: SCHED_FIFO in a partition, with the tick kept or stopped. The
-    /// names of ASMP-Linux are read too: N, Rw, Rb, Aon, Aoff. Example: --kinds fifo,partition
+    /// partition-tick, partition: SCHED_FIFO in a partition, with the tick kept or stopped. shared,
+    /// best-effort: SCHED_FIFO in a shared partition, whose CPU the load uses too (`asmp help
+    /// mode`). The names of ASMP-Linux are read too: N, Rw, Rb, Aon, Aoff. Example: --kinds
+    /// fifo,partition,shared
     #[arg(
         long,
         value_delimiter = ',',

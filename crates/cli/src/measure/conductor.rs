@@ -58,7 +58,7 @@ impl<'a> ByShield<'a> {
     }
 
     fn partition(&self, place: &Place) -> Result<Option<Request>, ConductorError> {
-        let Place::Partition { cpu, tick_off, prove_tick_off, without } = place else {
+        let Place::Partition { cpu, tick_off, prove_tick_off, without, mode } = place else {
             return Ok(None);
         };
         let spec = Spec {
@@ -69,6 +69,7 @@ impl<'a> ByShield<'a> {
                 (false, _) => Tick::Keep,
             },
             without: without.iter().map(|name| name.parse()).collect::<Result<_, _>>()?,
+            mode: mode.parse()?,
             ..Spec::of(CpuSpec::List(CpuSet::from_iter([*cpu])))
         };
         let owner = own_process(self.shield.kernel());

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The state of the fake machine, and the kernel's rules for cgroups, tasks and IRQ lines.
 
-use super::Fault;
+use super::{Fault, SHARER};
 use crate::cpuset::CpuSet;
 use crate::knob;
 use crate::sched::Schedule;
+use crate::sharing;
 use crate::systemd;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -359,6 +360,28 @@ impl Machine {
 
     /// systemd's job: the delegated service and its slice, with the controller for all units; or
     /// all of that away, and the tasks inside killed (as systemd before 254 does).
+    /// What `asmp-artis set` does to the files of the kernel.
+    pub(super) fn share(&mut self, cpus: &CpuSet) -> io::Result<()> {
+        if !self.files.contains_key(Path::new(SHARER)) {
+            return Err(os(libc::ENOENT));
+        }
+        let state = if cpus.is_empty() { "disabled" } else { "enabled" };
+        self.files.insert(sharing::STATE.into(), state.to_owned());
+        let counts = "began_on_rt 9\ncalls_from_rt 7\nfaults_from_rt 1\nlongest_kernel_ns 9000";
+        let kept = [
+            (sharing::NAME, sharing::OURS.to_owned()),
+            (sharing::CPUS, cpus.to_string()),
+            (sharing::STATS, counts.to_owned()),
+        ];
+        for (path, text) in kept {
+            match cpus.is_empty() {
+                true => self.files.remove(Path::new(path)),
+                false => self.files.insert(path.into(), text),
+            };
+        }
+        Ok(())
+    }
+
     pub(super) fn delegate(&mut self, on: bool) -> io::Result<()> {
         let slice = Path::new("/").join(systemd::SLICE);
         let service = slice.join(systemd::SERVICE);

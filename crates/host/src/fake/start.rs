@@ -2,10 +2,11 @@
 //! The machines that tests start from: a small one, and a server.
 
 use super::machine::{FakeTask, Group, Machine};
-use super::{FakeKernel, MOUNT, SYSTEMD};
+use super::{FakeKernel, MOUNT, SHARER, SYSTEMD};
 use crate::cpuset::{Cpu, CpuSet};
 use crate::knob;
 use crate::sched::Schedule;
+use crate::sharing;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -166,6 +167,20 @@ impl FakeKernel {
             most_us: None,
         };
         self.lock().tasks.insert(tid, task);
+    }
+
+    /// A kernel that can share CPUs under a guarantee, and the program for it.
+    pub fn can_share(&self) {
+        let files = [(sharing::STATE, "disabled"), (sharing::BTF, ""), (SHARER, "")];
+        files.into_iter().for_each(|(path, text)| self.set_file(path, text));
+        self.set_file("/proc/sys/kernel/osrelease", "7.2.0-fake");
+    }
+
+    /// The kernel ended the scheduler of shared partitions.
+    pub fn end_sharing(&self, why: &str) {
+        let files = [(sharing::STATE, "disabled"), (sharing::CPUS, "")];
+        files.into_iter().for_each(|(path, text)| self.set_file(path, text));
+        self.set_file(sharing::STATS, &format!("calls_from_rt 7\nended {why}"));
     }
 
     /// systemd runs the machine: `app.service` holds these tasks.

@@ -131,6 +131,8 @@ pub enum Place {
         prove_tick_off: bool,
         /// Settings that the partition does without, by name.
         without: Vec<String>,
+        /// Who may use the CPU, as the conductor's partitions name it.
+        mode: &'static str,
     },
 }
 

@@ -184,12 +184,19 @@ pub(super) fn place(kind: Kind, cpu: Cpu, online: &CpuSet, without: &[String]) -
         Kind::Normal => Place::Unchanged,
         Kind::FifoIrq => Place::IrqsKeptTo { cpus: here },
         Kind::Fifo => Place::IrqsKeptTo { cpus: online.difference(&here) },
-        Kind::PartitionTick | Kind::Partition => Place::Partition {
-            cpu,
-            tick_off: kind == Kind::Partition,
-            prove_tick_off: kind == Kind::Partition && without.is_empty(),
-            without: without.to_vec(),
-        },
+        Kind::PartitionTick | Kind::Partition | Kind::Shared | Kind::BestEffort => {
+            Place::Partition {
+                cpu,
+                tick_off: kind == Kind::Partition,
+                prove_tick_off: kind == Kind::Partition && without.is_empty(),
+                without: without.to_vec(),
+                mode: match kind {
+                    Kind::Shared => "shared",
+                    Kind::BestEffort => "best-effort",
+                    _ => "isolated",
+                },
+            }
+        }
     }
 }
 

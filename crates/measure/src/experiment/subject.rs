@@ -189,7 +189,7 @@ impl Session<'_> {
             }
             Kind::Normal => return Ok(false),
             Kind::FifoIrq | Kind::Fifo => {}
-            Kind::PartitionTick | Kind::Partition => {
+            Kind::PartitionTick | Kind::Partition | Kind::Shared | Kind::BestEffort => {
                 self.conductor.admit(probe.tid).map_err(ExperimentError::Conductor)?;
             }
         }

@@ -13,6 +13,9 @@ const BLUE: &str = "#0072B2";
 const GREEN: &str = "#009E73";
 const VERMILLION: &str = "#D55E00";
 const PURPLE: &str = "#CC79A7";
+/// Darker than the orange and the sky blue of the palette, which are too pale for lines on white.
+const BROWN: &str = "#8A5A00";
+const SKY: &str = "#2A8AC4";
 
 /// Colour, and dash and gap in pixels.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,7 +31,6 @@ const fn thin(colour: &'static str, dash: &'static str) -> Style {
     Style { colour, dash, pixels: 2.0 }
 }
 
-/// The three colours that are left of the palette are too pale for lines on white.
 pub const fn of_kind(kind: Kind) -> Style {
     match kind {
         Kind::Normal => thin(VERMILLION, "2 2"),
@@ -36,11 +38,13 @@ pub const fn of_kind(kind: Kind) -> Style {
         Kind::Fifo => thin(GREEN, "6 3"),
         Kind::PartitionTick => thin(INK, "12 3"),
         Kind::Partition => thin(BLUE, ""),
+        Kind::Shared => thin(SKY, "16 3 4 3"),
+        Kind::BestEffort => thin(BROWN, "4 4"),
     }
 }
 
 /// Several runs of a kind have its colour, and each a dash and a weight of its own; the first has
-/// those of its kind. `nth`: from 0 on; the sixteenth looks like the first.
+/// those of its kind. `nth`: from 0 on; the twenty-second looks like the first.
 pub fn of_run(kind: Kind, nth: usize) -> Style {
     let first = of_kind(kind);
     let others = Kind::ALL.into_iter().map(|kind| of_kind(kind).dash);

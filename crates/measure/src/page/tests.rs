@@ -25,11 +25,15 @@ fn value(kind: Kind, turn: u64) -> u64 {
     if turn.is_multiple_of(997) { body + turn % 1_000_003 * (5 - kind as u64) } else { body }
 }
 
-/// All kinds under two loads.
+/// Those of ASMP-Linux.
+const KINDS: [Kind; 5] =
+    [Kind::Normal, Kind::FifoIrq, Kind::Fifo, Kind::PartitionTick, Kind::Partition];
+
+/// All these kinds under two loads.
 fn series(samples: u64) -> Vec<Run> {
-    let latencies = Kind::ALL.map(|kind| Latencies::of((0..samples).map(|turn| value(kind, turn))));
+    let latencies = KINDS.map(|kind| Latencies::of((0..samples).map(|turn| value(kind, turn))));
     let of = |load: Load| {
-        let kinds = Kind::ALL.into_iter().zip(latencies.clone());
+        let kinds = KINDS.into_iter().zip(latencies.clone());
         kinds.map(move |(kind, latencies)| run(kind, load, latencies))
     };
     [Load::Idle, Load::Mixed].into_iter().flat_map(of).collect()

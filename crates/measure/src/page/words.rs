@@ -33,6 +33,12 @@ pub const fn kind(kind: Kind) -> &'static str {
         Kind::Partition => {
             "a real-time task (SCHED_FIFO) in a partition whose tick was asked to stop"
         }
+        Kind::Shared => {
+            "a real-time task (SCHED_FIFO) in a partition whose CPU others share in user mode"
+        }
+        Kind::BestEffort => {
+            "a real-time task (SCHED_FIFO) in a partition whose CPU others share, in the kernel too"
+        }
     }
 }
 

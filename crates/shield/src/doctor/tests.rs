@@ -43,6 +43,27 @@ fn without_servers(mut facts: Facts) -> Facts {
 }
 
 #[test]
+fn what_keeps_a_machine_from_sharing_cpus_is_named_with_its_cure() {
+    let kernel = FakeKernel::new();
+    let shares = || {
+        let facts = Facts::read(&kernel).unwrap();
+        let items = diagnosed(&facts);
+        let item = found(&items, "shared partitions");
+        (item.verdict, item.found.clone(), item.cure.clone())
+    };
+    let (verdict, said, cure) = shares();
+    assert_eq!(verdict, Verdict::Optional);
+    assert_eq!(said, "only as best effort: this kernel has no sched_ext");
+    assert!(cure.contains("CONFIG_SCHED_CLASS_EXT"), "{cure}");
+    kernel.can_share();
+    assert_eq!(shares(), (Verdict::Ok, "with the guarantee: CPU 1-3".into(), String::new()));
+    kernel.set_file("/sys/devices/system/cpu/nohz_full", "(null)");
+    let (_, said, cure) = shares();
+    assert!(said.contains("CPU 1-3 is not in nohz_full="), "{said}");
+    assert!(cure.contains("nohz_full=1-3 rcu_nocbs=1-3"), "{cure}");
+}
+
+#[test]
 fn inside_a_container_check_and_create_say_run_it_on_the_host() {
     let mut facts = machine();
     assert_eq!(found(&diagnosed(&facts), "own cgroup tree").verdict, Verdict::Ok);

@@ -4,6 +4,8 @@
 //! Partitions that give up CPUs come before those that take them.
 
 use super::{Action, Base, Step, named, step, verified, write};
+use crate::guard::{self, exclusive};
+use crate::mode::Mode;
 use crate::partition::{Partition, State, shielded};
 use asmp_host::{CpuSet, Facts, knob};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ pub(super) fn groups(
     facts: &Facts,
     steps: &mut Vec<Step>,
 ) {
-    let (was, will_be) = (shielded(before), shielded(after));
+    let (was, will_be) = (exclusive(before), exclusive(after));
     if before.is_empty() && !after.is_empty() {
         open_base(facts, base, steps);
     }
@@ -46,7 +48,18 @@ pub(super) fn groups(
         .filter_map(|new| before.iter().find(|old| old.name == new.name).map(|old| (old, new)))
         .filter(|(old, new)| old.cpus != new.cpus || old.idle_cpus != new.idle_cpus)
         .collect();
+    // CPUs first, with the old mode.
+    let resized: Vec<(&Partition, Partition)> = resized
+        .into_iter()
+        .map(|(old, new)| (old, Partition { mode: old.mode, ..new.clone() }))
+        .collect();
     exchange_cpus(base, &resized, steps);
+    for new in after {
+        let old = before.iter().find(|old| old.name == new.name);
+        if let Some(old) = old.filter(|old| old.mode.is_isolated() != new.mode.is_isolated()) {
+            change_mode(base, new, old.mode, steps);
+        }
+    }
     for new in after.iter().filter(|new| !before.iter().any(|old| old.name == new.name)) {
         open_partition(base, new, steps);
     }
@@ -156,12 +169,60 @@ fn open_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     steps.push(write(
         knob::exclusive_cpus(&groups.domain),
         None,
-        partition.shielded().to_string(),
+        partition.exclusive().to_string(),
         "the groups below get only CPUs that this group lists",
     ));
-    isolate(&groups.rt, &partition.cpus, &mut *steps);
+    take_cpus(&groups.rt, partition.mode, &partition.cpus, steps);
     if !partition.idle_cpus.is_empty() {
         isolate(&groups.idle, &partition.idle_cpus, steps);
+    }
+}
+
+/// The CPUs of a partition's tasks.
+fn take_cpus(group: &Path, mode: Mode, cpus: &CpuSet, steps: &mut Vec<Step>) {
+    match mode.is_isolated() {
+        true => isolate(group, cpus, steps),
+        false => ask(group, &CpuSet::new(), cpus, steps),
+    }
+}
+
+fn give_cpus(group: &Path, mode: Mode, cpus: &CpuSet, steps: &mut Vec<Step>) {
+    match mode.is_isolated() {
+        true => integrate(group, cpus, steps),
+        false => ask(group, cpus, &CpuSet::new(), steps),
+    }
+}
+
+/// Its tasks run on these CPUs, and others may, too.
+fn ask(group: &Path, from: &CpuSet, to: &CpuSet, steps: &mut Vec<Step>) {
+    let why = match to.is_empty() {
+        true => "the group asks for no CPUs any more".to_owned(),
+        false => format!("tasks of the partition run on CPU {to}, which others share"),
+    };
+    let knob = knob::requested_cpus(group);
+    let step = write(knob, Some(from.to_string()), to.to_string(), why);
+    steps.push(if to.is_empty() { named(step) } else { step });
+}
+
+/// The tasks inside stay, and always have these CPUs.
+fn change_mode(base: &Base, new: &Partition, was: Mode, steps: &mut Vec<Step>) {
+    let groups = base.groups(&new.name);
+    let domain = |from: &CpuSet, to: &CpuSet| {
+        let why = "the groups below get only CPUs that this group lists";
+        write(knob::exclusive_cpus(&groups.domain), Some(from.to_string()), to.to_string(), why)
+    };
+    let (all, idle) = (new.shielded(), &new.idle_cpus);
+    match new.mode.is_isolated() {
+        true => {
+            steps.push(domain(idle, &all));
+            isolate(&groups.rt, &new.cpus, steps);
+            give_cpus(&groups.rt, was, &new.cpus, steps);
+        }
+        false => {
+            take_cpus(&groups.rt, new.mode, &new.cpus, steps);
+            integrate(&groups.rt, &new.cpus, steps);
+            steps.push(named(domain(&all, idle)));
+        }
     }
 }
 
@@ -211,10 +272,10 @@ fn close_partition(base: &Base, partition: &Partition, steps: &mut Vec<Step>) {
     if !partition.idle_cpus.is_empty() {
         integrate(&groups.idle, &partition.idle_cpus, steps);
     }
-    integrate(&groups.rt, &partition.cpus, steps);
+    give_cpus(&groups.rt, partition.mode, &partition.cpus, steps);
     steps.push(named(write(
         knob::exclusive_cpus(&groups.domain),
-        Some(partition.shielded().to_string()),
+        Some(partition.exclusive().to_string()),
         "",
         "release its exclusive CPUs",
     )));
@@ -251,24 +312,38 @@ pub(super) fn again(
         wanted.extend(base.ancestors.iter().map(|group| make(group, false)));
     }
     wanted.push(set(knob::controllers_of_children(base.dir()), "+cpuset"));
-    let all = shielded(all).to_string();
+    let all = exclusive(all).to_string();
     wanted.extend(base.ancestors.iter().map(|group| set(knob::exclusive_cpus(group), &all)));
     wanted.extend(base.ancestors.iter().map(|group| set(knob::freeze(group), "0")));
     for partition in partitions {
         let groups = base.groups(&partition.name);
-        let mut isolated = vec![(&groups.rt, &partition.cpus)];
+        let is_isolated = partition.mode.is_isolated();
+        let mut isolated = Vec::new();
+        if is_isolated {
+            isolated.push((&groups.rt, &partition.cpus));
+        }
         if !partition.idle_cpus.is_empty() {
             isolated.push((&groups.idle, &partition.idle_cpus));
         }
         wanted.push(make(&groups.domain, false));
-        wanted.extend(isolated.iter().map(|(group, _)| make(group, true)));
+        wanted.push(make(&groups.rt, true));
+        if !partition.idle_cpus.is_empty() {
+            wanted.push(make(&groups.idle, true));
+        }
         wanted.push(make(&groups.rest, true));
         wanted.push(set(knob::controllers_of_children(&groups.domain), "+cpuset"));
-        let shielded = partition.shielded().to_string();
-        wanted.push(set(knob::exclusive_cpus(&groups.domain), &shielded));
-        for group in [&groups.domain, &groups.rt, &groups.rest] {
-            wanted.push(set(knob::requested_cpus(group), ""));
+        let exclusive = partition.exclusive().to_string();
+        wanted.push(set(knob::exclusive_cpus(&groups.domain), &exclusive));
+        let asked = if is_isolated { String::new() } else { partition.cpus.to_string() };
+        for (group, cpus) in
+            [(&groups.domain, ""), (&groups.rt, asked.as_str()), (&groups.rest, "")]
+        {
+            wanted.push(set(knob::requested_cpus(group), cpus));
             wanted.push(set(knob::freeze(group), "0"));
+        }
+        if !is_isolated {
+            wanted.push(set(knob::partition_type(&groups.rt), "member"));
+            wanted.push(set(knob::exclusive_cpus(&groups.rt), ""));
         }
         for (group, cpus) in isolated {
             wanted.push(set(knob::exclusive_cpus(group), &cpus.to_string()));
@@ -282,7 +357,7 @@ pub(super) fn again(
 /// Gives these partitions their new CPUs, each only once no other has them. A partition that keeps
 /// none of its CPUs changes them in one step and is never without. Only where partitions pass all
 /// their CPUs on in a ring, one of them is without for a moment.
-fn exchange_cpus(base: &Base, resized: &[(&Partition, &Partition)], steps: &mut Vec<Step>) {
+fn exchange_cpus(base: &Base, resized: &[(&Partition, Partition)], steps: &mut Vec<Step>) {
     let mut now: Vec<Partition> = resized.iter().map(|(old, new)| give_up(old, new)).collect();
     for ((old, _), between) in resized.iter().zip(&now) {
         // One that keeps its CPUs till later may have none that is online: it cannot be confirmed.
@@ -297,7 +372,7 @@ fn exchange_cpus(base: &Base, resized: &[(&Partition, &Partition)], steps: &mut 
         };
         if let Some(at) = waiting.iter().position(|one| blocks(*one).is_none()) {
             let one = waiting.remove(at);
-            resize_partition(base, &now[one], resized[one].1, true, steps);
+            resize_partition(base, &now[one], &resized[one].1, true, steps);
             now[one] = resized[one].1.clone();
         } else if let Some(other) = blocks(first) {
             let (cpus, idle_cpus) = (CpuSet::new(), CpuSet::new());
@@ -330,20 +405,25 @@ fn resize_partition(
     }
     let groups = base.groups(&new.name);
     let why = format!("resize partition {}", new.name);
-    let widest = old.shielded().union(&new.shielded());
+    let widest = old.exclusive().union(&new.exclusive());
     let set = |group: &Path, from: &CpuSet, to: &CpuSet, steps: &mut Vec<Step>| {
         if from != to {
             let knob = knob::exclusive_cpus(group);
             steps.push(write(knob, Some(from.to_string()), to.to_string(), why.clone()));
         }
     };
-    set(&groups.domain, &old.shielded(), &widest, steps);
+    set(&groups.domain, &old.exclusive(), &widest, steps);
     if !old.idle_cpus.is_empty() && old.idle_cpus != new.idle_cpus {
         integrate(&groups.idle, &old.idle_cpus, steps);
         let action = Action::RemoveGroup { path: groups.idle.clone(), threaded: true };
         steps.push(step(action, "the partition gets other SMT siblings"));
     }
     match (old.cpus.is_empty(), new.cpus.is_empty()) {
+        _ if !new.mode.is_isolated() => {
+            if old.cpus != new.cpus {
+                ask(&groups.rt, &old.cpus, &new.cpus, steps);
+            }
+        }
         // Partitions exchange all their CPUs: for a moment the tasks are on system CPUs.
         (_, true) => integrate(&groups.rt, &old.cpus, steps),
         (true, false) => isolate(&groups.rt, &new.cpus, steps),
@@ -360,5 +440,24 @@ fn resize_partition(
         steps.push(step(action, "create the group that keeps the SMT siblings idle"));
         isolate(&groups.idle, &new.idle_cpus, steps);
     }
-    set(&groups.domain, &widest, &new.shielded(), steps);
+    set(&groups.domain, &widest, &new.exclusive(), steps);
+}
+
+/// Before the groups change: CPUs that are shared with a guarantee from now on, or still are, are
+/// guarded. After that: these alone.
+pub(super) fn guard(before: &[Partition], after: &[Partition]) -> (Option<Step>, Option<Step>) {
+    let (was, will_be) = (guard::guarded(before), guard::guarded(after));
+    let both = was.union(&will_be);
+    let share = |cpus: &CpuSet, from: &CpuSet, why: String| {
+        let old = Some(from.to_string());
+        Step { old, ..step(Action::Share { cpus: cpus.clone() }, why) }
+    };
+    let guards = || format!("the kernel takes tasks off CPU {will_be} that enter it there");
+    let ends = || match will_be.is_empty() {
+        true => "no partition is shared: the kernel's own scheduler has all tasks".to_owned(),
+        false => "only CPUs of shared partitions are guarded".to_owned(),
+    };
+    let first = (!will_be.is_empty()).then(|| share(&both, &was, guards()));
+    let last = (both != will_be).then(|| named(share(&will_be, &both, ends())));
+    (first, last)
 }

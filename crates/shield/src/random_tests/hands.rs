@@ -293,6 +293,12 @@ impl Kernel for Hands {
     fn is_marked(&self, dir: &Path) -> bool {
         self.fake.is_marked(dir)
     }
+    fn sharer(&self) -> Option<PathBuf> {
+        self.fake.sharer()
+    }
+    fn share(&self, cpus: &CpuSet) -> io::Result<()> {
+        self.fake.share(cpus)
+    }
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {
         self.fake.delegate(mount, on)
     }

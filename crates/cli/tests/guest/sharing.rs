@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Shared partitions: others compute on their CPUs, and what ends the guard isolates them.
+
+use super::guests::{Boot, On};
+use super::held::Daemon;
+use super::lab::{Process, Test, allowed, asmp, example, read, test, until};
+use asmp_host::sharing::CPUS;
+use asmp_host::{Linux, task};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+pub fn all() -> Vec<Test> {
+    let sharing = |name, run: fn()| {
+        test(name, run).on(On::RtAndNot).booted(&[Boot::Bare]).lacks(no_scheduler)
+    };
+    vec![
+        sharing("sharing: others compute on the cpus of a shared partition", others_compute),
+        sharing("sharing: a real-time thread of others keeps off", rivals),
+        sharing("sharing: a mode changes under load, with a task inside", both_ways),
+        sharing("sharing: modes side by side, and one cpu for the rest", side_by_side),
+        sharing("sharing: the end of the scheduler is named, and repair isolates", ended),
+        sharing("sharing: asmpd isolates when the scheduler ends", ended_under_asmpd),
+        test("sharing: a kernel without it refuses, and shares as best effort", best_effort)
+            .on(On::All)
+            .booted(&[Boot::Bare]),
+    ]
+}
+
+fn no_scheduler() -> Option<&'static str> {
+    let has = |path: &str| Path::new(path).exists();
+    match (has("/sys/kernel/sched_ext/state"), example("asmp-artis").exists()) {
+        (false, _) => Some("no sched_ext in this kernel"),
+        (_, false) => Some("asmp-artis was not built (it needs clang)"),
+        _ => None,
+    }
+}
+
+/// Processes that compute, and never sleep.
+fn spinners(count: usize) -> Vec<Process> {
+    (0..count).map(|_| Process::start("sh", &["-c", "while :; do :; done"])).collect()
+}
+
+/// Waits until these processes were seen on each of the CPUs.
+fn run_on(processes: &[Process], cpus: &[u32]) {
+    let wanted: BTreeSet<u32> = cpus.iter().copied().collect();
+    let mut seen = BTreeSet::new();
+    until(&format!("others run on CPU {cpus:?}"), || {
+        let last = |one: &Process| task::last_cpu(&Linux::new(), one.id() as i32);
+        seen.extend(processes.iter().filter_map(last));
+        wanted.is_subset(&seen)
+    });
+}
+
+fn guarded() -> String {
+    std::fs::read_to_string(CPUS).unwrap_or_default().trim().to_owned()
+}
+
+fn scheduler() -> String {
+    read("/sys/kernel/sched_ext/state")
+}
+
+fn others_compute() {
+    let others = spinners(4);
+    asmp("create a --cpus 2-3 --share").done().says("CPU 2-3 shared");
+    asmp("status").done().says("shared, guarded").says("others began to run there");
+    assert_eq!((guarded().as_str(), scheduler().as_str()), ("2,3", "enabled"));
+    assert_eq!(allowed(others[0].id()), "0-3", "an affinity stays what it was");
+    run_on(&others, &[2, 3]);
+    asmp("noise a -t 2s --table").done().says("shared CPUs: foreign tasks are there in user mode");
+    // Its own tasks have its CPUs alone.
+    asmp("exec a --policy fifo:50 -- grep Cpus_allowed_list /proc/self/status")
+        .done()
+        .says("Cpus_allowed_list:\t2-3\n");
+    asmp("status").done();
+    asmp("destroy a").done();
+    assert_eq!((guarded().as_str(), scheduler().as_str()), ("", "disabled"));
+    assert_eq!(allowed(others[0].id()), "0-3");
+}
+
+fn rivals() {
+    let audio = Process::start("chrt", &["-f", "50", "sleep", "1000"]);
+    until("it is real-time", || super::lab::policy(audio.id()).contains("SCHED_FIFO"));
+    asmp("create a --cpus 2-3 --share").done();
+    assert_eq!(allowed(audio.id()), "0-1");
+    let late = Process::start("chrt", &["-f", "50", "sleep", "1000"]);
+    until("it is real-time", || super::lab::policy(late.id()).contains("SCHED_FIFO"));
+    asmp("status").code(7).says("(sleep) may run on CPU 2-3");
+    asmp("repair").done();
+    assert_eq!(allowed(late.id()), "0-1");
+    asmp("status").done();
+    asmp("destroy a").done();
+    assert_eq!((allowed(audio.id()), allowed(late.id())), ("0-3".into(), "0-3".into()));
+}
+
+fn both_ways() {
+    let others = spinners(4);
+    asmp("create a --cpus 2-3").done();
+    let inside = Process::start("sleep", &["1000"]);
+    asmp(&format!("add a --pid {}", inside.id())).done();
+    for _ in 0..5 {
+        asmp("mode a shared").done().says("now CPU 2-3, shared");
+        asmp("status").done();
+        run_on(&others, &[2, 3]);
+        assert_eq!(allowed(inside.id()), "2-3");
+        asmp("mode a isolated").done();
+        asmp("status").done().says("shielded");
+        assert_eq!((allowed(inside.id()), allowed(others[0].id())), ("2-3".into(), "0-1".into()));
+        assert_eq!(scheduler(), "disabled");
+    }
+    asmp("mode a best-effort").done();
+    asmp("status").done().says("shared without a guarantee");
+    run_on(&others, &[2, 3]);
+}
+
+fn side_by_side() {
+    let others = spinners(4);
+    asmp("create a --cpus 1 --share").done();
+    asmp("create b --cpus 2").done();
+    asmp("create c --cpus 3 --share").done();
+    asmp("status").done();
+    assert_eq!(guarded(), "1,3");
+    run_on(&others, &[1, 3]);
+    assert_eq!(allowed(others[0].id()), "0-1,3");
+    asmp("create d --cpus 0").code(23);
+    asmp("destroy b").done();
+    asmp("resize c --cpus 2-3").done();
+    assert_eq!(guarded(), "1,2,3");
+    run_on(&others, &[1, 2, 3]);
+    asmp("status").done();
+}
+
+/// Ends every scheduler in BPF (admin-guide/sysrq.rst, `S`).
+fn end_scheduler() {
+    std::fs::write("/proc/sysrq-trigger", "S").expect("sysrq");
+    until("the scheduler has ended", || scheduler() == "disabled");
+}
+
+fn ended() {
+    let others = spinners(4);
+    asmp("create a --cpus 2-3 --share").done();
+    end_scheduler();
+    asmp("status").code(7).says("the scheduler of shared partitions has ended");
+    asmp("repair").done();
+    asmp("status").done().says("shielded");
+    assert_eq!(allowed(others[0].id()), "0-1");
+    asmp("mode a shared").done();
+    run_on(&others, &[2, 3]);
+    // Any other change sees it, too.
+    end_scheduler();
+    asmp("create b --cpus 1").done();
+    assert_eq!(allowed(others[0].id()), "0");
+}
+
+fn ended_under_asmpd() {
+    let others = spinners(4);
+    asmp("create a --cpus 2-3 --share").done();
+    let asmpd = Daemon::start();
+    for turn in 1..=3 {
+        run_on(&others, &[2, 3]);
+        end_scheduler();
+        until("asmpd isolates it", || allowed(others[0].id()) == "0-1");
+        until("it has said so", || asmp("status").code == 0);
+        asmp("mode a shared").done();
+        assert_eq!(guarded(), "2,3", "turn {turn}");
+    }
+    let (counts, told) = asmpd.ends();
+    assert_eq!(counts.violations, 3, "{told}");
+}
+
+fn best_effort() {
+    if no_scheduler().is_some() {
+        asmp("create a --cpus 2-3 --share").code(57);
+    }
+    let others = spinners(4);
+    asmp("create a --cpus 2-3 --share=best-effort").done().says("without a guarantee");
+    asmp("status").done();
+    run_on(&others, &[2, 3]);
+    asmp("exec a -- grep Cpus_allowed_list /proc/self/status")
+        .done()
+        .says("Cpus_allowed_list:\t2-3\n");
+    asmp("destroy a").done();
+    asmp("create a --cpus 2-3 --share=isolated").code(2);
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! The scheduler of shared partitions (`crates/artis`), as far as other crates see it: the CPUs
+//! that it guards, what it counted, why it ended, and the program that loads it, `asmp-artis`.
+//!
+//! The scheduler is kept in the kernel by files of BPF. Two of these are text: they are read like
+//! any other file of the kernel. Only `asmp-artis` knows BPF.
+
+use crate::cpuset::CpuSet;
+use crate::kernel::Kernel;
+use serde::Serialize;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The CPUs that the scheduler guards: tasks that it has are there in user mode only.
+pub const CPUS: &str = "/sys/fs/bpf/asmp/cpus";
+/// What it counted: a name and a number in each line, and why it ended, if it did.
+pub const STATS: &str = "/sys/fs/bpf/asmp/stats";
+/// `disabled` while no scheduler in BPF has the tasks of this machine.
+pub(crate) const STATE: &str = "/sys/kernel/sched_ext/state";
+/// The name of the scheduler that has them.
+pub(crate) const NAME: &str = "/sys/kernel/sched_ext/root/ops";
+/// The name of ours.
+pub(crate) const OURS: &str = "artis";
+pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
+const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
+/// Where `asmp-artis` is looked for if it is not beside the running program.
+const PLACES: [&str; 2] = ["/usr/local/bin/asmp-artis", "/usr/bin/asmp-artis"];
+
+/// What a machine can do for shared partitions, and does.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Sharing {
+    /// CPUs that are guarded now.
+    pub guarded: CpuSet,
+    /// Schedulers in BPF (sched_ext) can be loaded: `CONFIG_SCHED_CLASS_EXT`.
+    pub has_sched_ext: bool,
+    /// The kernel describes its types (BTF), which the loader needs.
+    pub has_btf: bool,
+    /// Another scheduler in BPF has the tasks of this machine.
+    pub other: Option<String>,
+    pub loader: Option<PathBuf>,
+    /// When the kernel preempts itself (`full`, `lazy`, `voluntary`, `none`); `None`: it is not
+    /// shown, as with PREEMPT_RT, or to users who are not root.
+    pub preemption: Option<String>,
+}
+
+impl Sharing {
+    pub fn read(kernel: &dyn Kernel) -> Self {
+        let state = kernel.text(Path::new(STATE));
+        let is_on = state.as_ref().is_ok_and(|state| state != "disabled");
+        let name = is_on.then(|| kernel.text(Path::new(NAME)).unwrap_or_default());
+        let is_ours = name.as_deref() == Some(OURS);
+        Self {
+            guarded: if is_ours { guarded(kernel) } else { CpuSet::new() },
+            has_sched_ext: state.is_ok(),
+            has_btf: kernel.exists(Path::new(BTF)),
+            other: name.filter(|_| !is_ours),
+            loader: kernel.sharer(),
+            preemption: preemption(kernel),
+        }
+    }
+}
+
+/// The word in brackets of `none voluntary (full) lazy`.
+fn preemption(kernel: &dyn Kernel) -> Option<String> {
+    let text = kernel.text(Path::new(PREEMPTION)).ok()?;
+    Some(text.split_once('(')?.1.split_once(')')?.0.to_owned())
+}
+
+/// The CPUs that the file of ours names; none where it is not there.
+fn guarded(kernel: &dyn Kernel) -> CpuSet {
+    let text = kernel.text(Path::new(CPUS)).unwrap_or_default();
+    text.trim().parse().unwrap_or_default()
+}
+
+/// The scheduler's counts by name. `None`: it is not loaded, or this user may not read them.
+pub fn counts(kernel: &dyn Kernel) -> Option<Vec<(String, u64)>> {
+    let text = kernel.text(Path::new(STATS)).ok()?;
+    let count = |line: &str| {
+        let (name, count) = line.split_once(' ')?;
+        Some((name.to_owned(), count.trim().parse().ok()?))
+    };
+    Some(text.lines().filter_map(count).collect())
+}
+
+/// Why the kernel or its user ended the scheduler, in the kernel's words; `None`: it did not end.
+pub fn ended(kernel: &dyn Kernel) -> Option<String> {
+    let text = kernel.text(Path::new(STATS)).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("ended ")).map(str::to_owned)
+}
+
+/// The program that loads the scheduler: beside the running program, or where it is installed.
+pub(crate) fn find_loader() -> Option<PathBuf> {
+    let own = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join("asmp-artis")));
+    own.into_iter().chain(PLACES.map(PathBuf::from)).find(|place| place.is_file())
+}
+
+/// Has the scheduler guard exactly these CPUs: loads it, changes it, or, for none, unloads it.
+/// Errors: what `asmp-artis` printed.
+pub(crate) fn set(cpus: &CpuSet) -> io::Result<()> {
+    let Some(loader) = find_loader() else {
+        let why = format!("asmp-artis is not installed beside asmp or as {}", PLACES.join(", "));
+        return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+    };
+    let ran = Command::new(&loader)
+        .args(["set", &cpus.to_string()])
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", loader.display())))?;
+    if ran.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ran.stderr);
+    let said = said.trim().trim_start_matches("asmp-artis: ");
+    let said = if said.is_empty() { ran.status.to_string() } else { said.to_owned() };
+    let kind = match ran.status.code() {
+        Some(3) => io::ErrorKind::Unsupported,
+        _ => io::ErrorKind::Other,
+    };
+    Err(io::Error::new(kind, format!("asmp-artis: {said}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine;
+
+    #[test]
+    fn cpus_are_guarded_only_while_the_scheduler_is_ours() {
+        let files = [
+            (STATE, "enabled\n"),
+            (NAME, "artis\n"),
+            (CPUS, "2,3\n"),
+            (BTF, ""),
+            (PREEMPTION, "(full) lazy\n"),
+        ];
+        let (_root, linux) = machine(&files);
+        let sharing = Sharing::read(&linux);
+        assert_eq!(sharing.guarded.to_string(), "2-3");
+        assert!(sharing.has_sched_ext && sharing.has_btf && sharing.other.is_none());
+        assert_eq!(sharing.preemption.as_deref(), Some("full"));
+
+        let (_root, linux) =
+            machine(&[(STATE, "enabled\n"), (NAME, "scx_lavd\n"), (CPUS, "2,3\n")]);
+        let sharing = Sharing::read(&linux);
+        assert!(sharing.guarded.is_empty() && !sharing.has_btf);
+        assert_eq!(sharing.other.as_deref(), Some("scx_lavd"));
+
+        let (_root, linux) = machine(&[(STATE, "disabled\n"), (NAME, "artis\n"), (CPUS, "2,3\n")]);
+        let sharing = Sharing::read(&linux);
+        assert!(sharing.guarded.is_empty() && sharing.has_sched_ext && sharing.other.is_none());
+
+        let (_root, linux) = machine(&[("/proc/version", "")]);
+        assert!(!Sharing::read(&linux).has_sched_ext);
+    }
+
+    #[test]
+    fn counts_have_names_and_the_end_has_a_reason() {
+        let text =
+            "calls_from_rt 1505\nlongest_kernel_ns 9000\nended watchdog failed to check in\n";
+        let (_root, linux) = machine(&[(STATS, text)]);
+        let counts = counts(&linux).unwrap();
+        assert_eq!(counts[0], ("calls_from_rt".to_owned(), 1505));
+        assert_eq!(counts[1], ("longest_kernel_ns".to_owned(), 9000));
+        assert_eq!(counts.len(), 2, "the reason is no count");
+        assert_eq!(ended(&linux).as_deref(), Some("watchdog failed to check in"));
+    }
+}

@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Shared partitions on a machine in memory that can guard CPUs.
+
+use crate::fixture::{FIFO_50, Fake, OTHER, REPAIR, create, destroy, set};
+use crate::mode::Mode;
+use crate::partition::Refusal;
+use crate::request::{Cpus, Members, Request, Spec};
+use crate::shield::ChangeError;
+use asmp_host::fake::{FakeKernel, Fault};
+use asmp_host::sharing::{CPUS, Sharing};
+use std::path::Path;
+
+const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
+
+/// With process 200 (`app`, an ordinary thread), 300 (`audio`, SCHED_FIFO, on any CPU) and 301
+/// (the same, on CPU 3 alone).
+fn machine() -> Fake {
+    let kernel = FakeKernel::new();
+    kernel.can_share();
+    kernel.start(200, 200, "app", OTHER);
+    kernel.start(300, 300, "audio", FIFO_50);
+    kernel.start(301, 301, "pinned", FIFO_50);
+    kernel.give_at_boot(301, &set("3"));
+    Fake::on(kernel)
+}
+
+fn shared(name: &str, cpus: &str) -> Request {
+    let cpus = Cpus::Named(cpus.parse().unwrap());
+    Request::Create { name: name.into(), spec: Spec { mode: Mode::Shared, ..Spec::with(cpus) } }
+}
+
+fn mode(name: &str, mode: Mode) -> Request {
+    Request::Mode { name: name.into(), mode }
+}
+
+fn guarded(fake: &Fake) -> String {
+    Sharing::read(&*fake.kernel).guarded.to_string()
+}
+
+fn file(fake: &Fake, name: &str) -> String {
+    fake.text(Path::new(RT).join(name))
+}
+
+#[track_caller]
+fn holds(fake: &Fake, when: &str) {
+    let status = fake.status();
+    assert!(status.holds(), "{when}: {status:#?}");
+}
+
+#[test]
+fn a_shared_partition_leaves_its_cpus_to_other_tasks_and_has_them_guarded() {
+    let fake = machine();
+    fake.done(&shared("a", "2-3"));
+    holds(&fake, "made");
+    assert_eq!(guarded(&fake), "2-3");
+    assert_eq!(
+        (file(&fake, "cpuset.cpus.partition").as_str(), fake.allowed(200).as_str()),
+        ("member", "0-3")
+    );
+    assert_eq!(file(&fake, "cpuset.cpus"), "2-3");
+    assert_eq!(fake.text("/proc/irq/24/smp_affinity_list"), "0-1", "interrupts keep off");
+    let one = &fake.status().partitions[0];
+    assert_eq!(one.mode, Mode::Shared);
+    assert!(one.shared.contains(&("calls_from_rt".to_owned(), 7)), "{:?}", one.shared);
+
+    let members = Members { pids: vec![200], ..Members::default() };
+    fake.done(&Request::Add { name: "a".into(), members });
+    assert_eq!(fake.allowed(200), "2-3", "its own tasks have its CPUs alone");
+    holds(&fake, "with a task");
+    fake.done(&destroy("a"));
+    fake.is_untouched("it ended");
+}
+
+#[test]
+fn real_time_threads_of_others_keep_off_shared_cpus_and_get_them_back() {
+    let fake = machine();
+    fake.done(&shared("a", "2-3"));
+    assert_eq!((fake.allowed(300).as_str(), fake.allowed(301).as_str()), ("0-1", "0-1"));
+
+    fake.kernel.start(302, 302, "late", FIFO_50);
+    let status = fake.status();
+    let said = &status.partitions[0].violations;
+    assert!(said.iter().any(|one| one.what.contains("302 (late) may run on CPU 2-3")), "{said:?}");
+    fake.done(&REPAIR);
+    assert_eq!(fake.allowed(302), "0-1");
+    holds(&fake, "repaired");
+    fake.done(&destroy("a"));
+    assert_eq!(fake.allowed(300), "0-3");
+    assert_eq!((fake.allowed(301).as_str(), fake.allowed(302).as_str()), ("3", "0-3"));
+}
+
+#[test]
+fn a_task_that_is_bound_to_shared_cpus_alone_is_named() {
+    let fake = machine();
+    fake.kernel.start(400, 400, "taskset", OTHER);
+    fake.kernel.give_at_boot(400, &set("2-3"));
+    fake.done(&shared("a", "2-3"));
+    let said = &fake.status().partitions[0].violations;
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].what.contains("400 (taskset) is bound to CPU 2-3"), "{said:?}");
+    fake.kernel.give_at_boot(400, &set("1-3"));
+    holds(&fake, "it may leave");
+    fake.done(&mode("a", Mode::BestEffort));
+    fake.kernel.give_at_boot(400, &set("2-3"));
+    holds(&fake, "nothing is promised");
+}
+
+#[test]
+fn a_mode_changes_both_ways_with_tasks_inside() {
+    let fake = machine();
+    fake.done(&create("a", "2-3"));
+    let members = Members { pids: vec![200], ..Members::default() };
+    fake.done(&Request::Add { name: "a".into(), members });
+    for _ in 0..2 {
+        fake.done(&mode("a", Mode::Shared));
+        holds(&fake, "shared");
+        assert_eq!((guarded(&fake), fake.allowed(200)), ("2-3".into(), "2-3".into()));
+        assert_eq!(fake.allowed(100), "0-3", "others may use it");
+        fake.done(&mode("a", Mode::Isolated));
+        holds(&fake, "isolated");
+        assert_eq!((guarded(&fake), fake.allowed(200)), ("".into(), "2-3".into()));
+        assert_eq!(fake.allowed(100), "0-1", "others may not");
+        assert_eq!(file(&fake, "cpuset.cpus"), "");
+    }
+    fake.done(&mode("a", Mode::BestEffort));
+    holds(&fake, "best effort");
+    assert_eq!((guarded(&fake), fake.allowed(100)), ("".into(), "0-3".into()));
+    fake.restored("the end");
+}
+
+#[test]
+fn partitions_of_all_modes_stand_side_by_side_and_change_cpus() {
+    let fake = machine();
+    fake.done(&shared("a", "3"));
+    fake.done(&create("b", "2"));
+    fake.done(&shared("c", "1"));
+    holds(&fake, "three");
+    assert_eq!((guarded(&fake), fake.allowed(100)), ("1,3".into(), "0-1,3".into()));
+    let resize =
+        |name: &str, cpus: &str| Request::Resize { name: name.into(), cpus: cpus.parse().unwrap() };
+    fake.done(&destroy("b"));
+    fake.done(&resize("a", "2"));
+    holds(&fake, "resized");
+    assert_eq!((guarded(&fake), file(&fake, "cpuset.cpus")), ("1-2".into(), "2".into()));
+    fake.done(&resize("a", "2-3"));
+    assert_eq!(guarded(&fake), "1-3");
+    fake.done(&destroy("c"));
+    assert_eq!(guarded(&fake), "2-3");
+    fake.restored("the end");
+}
+
+#[test]
+fn a_partition_whose_scheduler_has_ended_is_named_and_then_isolated() {
+    let fake = machine();
+    fake.done(&shared("a", "2-3"));
+    fake.kernel.end_sharing("runnable task stall");
+    let status = fake.status();
+    let said = &status.partitions[0].violations[0];
+    assert!(said.what.contains("has ended (runnable task stall)"), "{said:?}");
+    assert!(said.cure.contains("asmp repair a"), "{said:?}");
+    fake.done(&REPAIR);
+    holds(&fake, "repaired");
+    assert_eq!(fake.status().partitions[0].mode, Mode::Isolated);
+    assert_eq!(fake.allowed(100), "0-1");
+    fake.done(&mode("a", Mode::Shared));
+    holds(&fake, "shared again");
+    assert_eq!(guarded(&fake), "2-3");
+
+    // Any other change sees it, too.
+    fake.kernel.end_sharing("killed");
+    fake.done(&create("b", "1"));
+    assert_eq!(fake.status().partitions[0].mode, Mode::Isolated);
+    assert_eq!(fake.allowed(100), "0");
+    fake.restored("the end");
+}
+
+#[test]
+fn a_machine_that_cannot_guard_says_what_is_missing_and_the_best_effort_is_named() {
+    type Change = fn(&FakeKernel);
+    let cases: [(Change, &str); 5] = [
+        (|kernel| kernel.set_file("/proc/sys/kernel/osrelease", "7.0.0"), "SCX_ENQ_IMMED"),
+        (|kernel| kernel.set_file("/sys/devices/system/cpu/nohz_full", "1-2"), "CPU 3 is not in"),
+        (|kernel| kernel.set_file("/sys/kernel/sched_ext/state", "enabled"), "another scheduler"),
+        (|kernel| kernel.set_file("/sys/devices/system/cpu/isolated", "1"), "isolcpus="),
+        (|kernel| kernel.set_file("/sys/kernel/debug/sched/preempt", "(none) full"), "=none"),
+    ];
+    for (change, said) in cases {
+        let fake = machine();
+        change(&fake.kernel);
+        let refused = fake.ask(&shared("a", "2-3")).unwrap_err();
+        let ChangeError::Refused(Refusal::CannotShare { what, .. }) = &refused else {
+            panic!("{said}: {refused}")
+        };
+        assert!(what.contains(said), "{what}");
+        assert!(fake.state().partitions.is_empty());
+    }
+    let fake = Fake::with_app();
+    let refused = fake.ask(&shared("a", "2-3")).unwrap_err();
+    assert!(refused.to_string().contains("no sched_ext"), "{refused}");
+    fake.done(&create("a", "2-3"));
+    assert!(fake.ask(&mode("a", Mode::Shared)).is_err());
+    fake.done(&mode("a", Mode::BestEffort));
+    holds(&fake, "best effort needs nothing");
+    fake.restored("the end");
+}
+
+/// Each step of each change refused, and a kill before and after each.
+#[test]
+fn a_change_of_modes_that_fails_or_is_killed_leaves_what_was_there() {
+    let changes = [
+        (vec![], shared("a", "2-3")),
+        (vec![shared("a", "2-3")], mode("a", Mode::Isolated)),
+        (vec![create("a", "2-3")], mode("a", Mode::Shared)),
+        (vec![shared("a", "2-3"), shared("b", "1")], destroy("a")),
+        (
+            vec![shared("a", "2-3")],
+            Request::Resize { name: "a".into(), cpus: "3".parse().unwrap() },
+        ),
+    ];
+    for (before, change) in changes {
+        let made = || {
+            let fake = machine();
+            before.iter().for_each(|request| drop(fake.done(request)));
+            fake
+        };
+        let mut steps = 0;
+        for at in 0.. {
+            let fake = made();
+            let was = fake.kernel.snapshot();
+            fake.kernel.arm(Some(Fault::Refuse { at, errno: libc::ENOMEM }));
+            let answer = fake.ask(&change);
+            fake.kernel.arm(None);
+            if answer.is_err() {
+                assert_eq!(fake.kernel.snapshot(), was, "{change:?}: step {at} refused");
+            }
+            let mut was_there = false;
+            for after in [false, true] {
+                let fake = made();
+                was_there = fake.kill(&change, at, after);
+                fake.done(&REPAIR);
+                holds(&fake, &format!("{change:?}: killed at step {at}"));
+                fake.restored("after a kill");
+            }
+            steps = at;
+            if !was_there {
+                break;
+            }
+        }
+        assert!(steps > 4, "{change:?}: {steps} steps");
+    }
+}
+
+#[test]
+fn the_file_of_guarded_cpus_is_written_by_no_step_but_that_of_the_scheduler() {
+    let fake = machine();
+    fake.done(&shared("a", "2-3"));
+    assert_eq!(fake.text(CPUS), "2-3");
+    fake.done(&REPAIR);
+    assert_eq!(fake.text(CPUS), "2-3");
+    fake.restored("the end");
+}
