@@ -281,8 +281,12 @@ fn take(
                 (Some(old), None, true) => old.clone(),
                 _ => knob.read(kernel)?,
             };
+            let asked = match unless_away_from {
+                None => knob.asked(kernel, old.clone()),
+                Some(_) => old.clone(),
+            };
             let away = |cpus: &CpuSet| knob.cpus(&old).is_ok_and(|named| !named.intersects(cpus));
-            if knob.holds(&old, to) || unless_away_from.as_ref().is_some_and(away) {
+            if knob.holds(&asked, to) || unless_away_from.as_ref().is_some_and(away) {
                 return Ok(());
             }
             let old = knob.asked(kernel, old);

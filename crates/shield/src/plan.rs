@@ -447,6 +447,7 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
 
     let repairs = state.partitions == after && state.system() == *system;
     let joining = shielded(after).difference(&shielded(&state.partitions));
+    let opens = guard::exclusive(&state.partitions).intersects(&guard::shared(after));
     let mut set = Vec::new();
     // Interrupt lines come last, by number: a CPU's text order would put IRQ 10 before IRQ 9.
     let mut in_order: Vec<_> =
@@ -463,7 +464,10 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
         }
         let unchanged = was.get(knob).is_some_and(|was: &Target| was.wanted == target.wanted);
         let met = target.is_met(&lines, knob, now);
-        if met && (unchanged || knob.holds(now, &target.wanted)) {
+        // A kernel that keeps unbound work off isolated CPUs lets it back when they are shared,
+        // unless it was asked not to.
+        let returns = opens && *knob == knob::workqueue_cpus();
+        if met && !returns && (unchanged || knob.holds(now, &target.wanted)) {
             continue;
         }
         let step =
@@ -476,6 +480,7 @@ fn settings(facts: &Facts, state: &State, after: &[Partition], system: &System) 
         if let Action::Set { unless_away_from, .. } = &mut step.action
             && *knob == knob::workqueue_cpus()
             && !state.originals.contains_key(&knob.path)
+            && !returns
         {
             *unless_away_from = target.away_from.as_deref().cloned();
         }

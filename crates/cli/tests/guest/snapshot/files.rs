@@ -58,8 +58,10 @@ fn is_left_out(path: &Path, name: &str) -> bool {
         "sched_rt_runtime_us" | "sched_rt_period_us" => below("/proc/sys"),
         // Counts interrupts: which lines fire while the idle machine is looked at is chance.
         "spurious" => below("/proc/irq"),
-        // Counts CPUs that go offline and come back.
-        "hotplug_seq" => below("/sys/kernel/sched_ext"),
+        // Count CPUs that go offline and come back, and schedulers that were loaded.
+        "hotplug_seq" | "enable_seq" => below("/sys/kernel/sched_ext"),
+        // Names each function of the kernel that a program was ever attached to.
+        "touched_functions" => below(TRACING),
         // The records of a trace: reading stops or consumes them. `events` has some 10,000 files
         // below; `set_event` names those that are on.
         "trace" | "trace_pipe" | "snapshot" | "per_cpu" | "events" => below(TRACING),
