@@ -1,23 +1,60 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What the programs in the kernel and asmp-artis share. */
+/* What the programs in the kernel and asmp-artis share, and the names that users read. */
 #pragma once
 
 #define MAX_CPUS 1024
 
+/*
+ * What is counted. The names stand in /sys/fs/bpf/asmp/stats, each with its total over all CPUs;
+ * longest_kernel_ns is the largest of any CPU.
+ * An escape is the body of a system call or fault of a guest that ran on an RT CPU. The observers
+ * (`--observe`) count these, and why.
+ */
+#define EACH_STAT(X)                                                                               \
+	X(calls_from_rt)	/* system calls that began on an RT CPU */                         \
+	X(different_calls_from_rt) /* how many different ones */                                   \
+	X(faults_from_rt)	/* page faults from user mode that began there */                  \
+	X(kernel_faults_from_rt) /* page faults there of the kernel, for a guest */                \
+	X(other_from_rt)	/* other entries there with work before the return: signals */     \
+	X(left_in_kernel)	/* guests that left an RT CPU in the kernel */                     \
+	X(left_in_user)		/* guests that left one in user mode: pushed off, or in turn */    \
+	X(began_on_rt)		/* guests that began to run on an RT CPU */                        \
+	X(began_in_kernel_on_rt) /* of these: in the kernel, as they may run nowhere else */       \
+	X(asked)		/* returns to user mode that asked an idle RT CPU to fetch */      \
+	X(too_short)		/* guests kept off RT CPUs, as their stays there are too short */  \
+	X(at_tick)		/* guests that went to an RT CPU at a tick */                      \
+	X(bound)		/* enqueued guests that may use RT CPUs only */                    \
+	X(made_room)		/* NRT CPUs interrupted for a guest that waits for one */          \
+	X(longest_kernel_ns)	/* time in the kernel on an RT CPU */                              \
+	X(move_ns)		/* median from an entry to running on an NRT CPU */               \
+	X(observed_calls)	/* from here: by the observers */                                  \
+	X(observed_faults)                                                                         \
+	X(rt0_moves)		/* tasks of SCHED_FIFO, _RR that began to run on another CPU */    \
+	X(escaped_calls)	/* system calls with an escape, by cause: */                       \
+	X(escaped_calls_bound)	/* the guest may run on RT CPUs only, or migrates not */           \
+	X(escaped_calls_exiting)                                                                   \
+	X(escaped_calls_sigreturn) /* its end alone: it has no number left */                      \
+	X(escaped_calls_other)                                                                     \
+	X(escaped_faults)	/* page faults with an escape, by cause: */                        \
+	X(escaped_faults_bound)                                                                    \
+	X(escaped_faults_exiting)                                                                  \
+	X(escaped_faults_kernel) /* of the kernel, for a guest that goes back to user mode */      \
+	X(escaped_faults_other)
+
 enum stat {
-	STAT_CALLS,	/* system calls that began on an RT CPU */
-	STAT_FAULTS,	/* page faults that began on an RT CPU */
-	STAT_OTHER,	/* other entries with work to do before the return, such as a signal */
-	STAT_LEFT,	/* tasks taken off an RT CPU in the kernel */
-	STAT_PUSHED,	/* tasks taken off an RT CPU in user mode, by a higher class or in turn */
-	STAT_TO_RT,	/* tasks that began to run on an RT CPU */
-	STAT_KERNEL_ON_RT, /* of these: in the kernel, because they may run nowhere else */
-	STAT_ASKED,	/* returns to user mode that asked an idle RT CPU to fetch */
-	STAT_SHORT,	/* returns that did not ask: the last stays were too short */
-	STAT_TICK,	/* moves at a tick */
-	STAT_BOUND,	/* enqueued tasks that may use RT CPUs only */
-	STAT_ROOM,	/* NRT CPUs interrupted for a task from an RT CPU */
-	STAT_LONGEST,	/* ns: longest stay in the kernel on an RT CPU */
-	OBS_RT, OBS_ALL, OBS_FAULT_RT, OBS_FAULT_ALL,
-	NR_STATS,
+#define ENUMERATOR(name) STAT_##name,
+	EACH_STAT(ENUMERATOR)
+#undef ENUMERATOR
+	NR_STATS
+};
+
+/* The argument of `set_cpus`: bit CPU % 64 of word CPU / 64 is set for the RT CPUs. */
+struct cpu_words {
+	unsigned long long word[MAX_CPUS / 64];
+};
+
+/* The argument of `class_of`, which returns the class: 0 for Linux, RT1 has its priority 1-99. */
+struct class_change {
+	int tid;
+	int prio;	/* -1: asks only */
 };

@@ -79,9 +79,26 @@ struct task_struct {
 };
 struct pt_regs {
 	unsigned long orig_ax;
-	unsigned long cs;
+	unsigned long ip;
 };
 struct kernel_siginfo;
+struct seq_file;
+struct bpf_iter_meta {
+	union {
+		struct seq_file *seq;
+	};
+};
+struct bpf_iter__bpf_map_elem {
+	union {
+		struct bpf_iter_meta *meta;
+	};
+	union {
+		void *key;
+	};
+	union {
+		void *value;
+	};
+};
 struct scx_init_task_args {
 	bool fork;
 };

@@ -15,29 +15,17 @@
  *
  * Units: ns of the scheduler's clock.
  */
-#include "kernel.h"
-#include "intf.h"
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_tracing.h>
-#include <bpf/bpf_core_read.h>
+#include "guests.h"
+#include "control.h"
+#include "observe.h"
 
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
 #define SCX_DSQ_LOCAL_ON (3ULL << 62)
 #define SCX_SLICE_INF (~0ULL)
-#define SCX_KICK_IDLE 1
-#define SCX_KICK_PREEMPT 2
 #define SCX_ENQ_WAKEUP 1
-#define PF_EXITING 0x00000004
-#define PF_IO_WORKER 0x00000010
-#define PF_USER_WORKER 0x00004000
-#define PF_KTHREAD 0x00200000
 #define IMMED bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_IMMED)
 
 enum { KERNEL = 1, USER = 2 };
-
-int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
-int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
-void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
 
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 bool scx_bpf_dsq_insert___v2___asmp(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym;
@@ -45,50 +33,19 @@ bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,
 				struct scx_bpf_dsq_insert_vtime_args *args) __ksym;
 bool scx_bpf_dsq_move_to_local___v2___asmp(u64 dsq_id, u64 enq_flags) __ksym;
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
-void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowed,
 			     struct scx_bpf_select_cpu_and_args *args) __ksym;
 const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __ksym;
-s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
-u64 scx_bpf_now(void) __ksym;
-struct bpf_cpumask *bpf_cpumask_create(void) __ksym;
-void bpf_cpumask_release(struct bpf_cpumask *mask) __ksym;
-void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
-bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
-bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
-void bpf_rcu_read_lock(void) __ksym;
-void bpf_rcu_read_unlock(void) __ksym;
 int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *work, void *map,
 				  int (*callback)(struct bpf_map *map, void *key, void *value)) __ksym __weak;
 
-const volatile u32 nr_cpus = 1;
-const volatile u8 rt[MAX_CPUS];
 const volatile u64 slice_ns = 3000000;
-/* A guest whose stays on RT CPUs are shorter than this on average does not ask to go back. */
-const volatile u64 least_stay_ns = 20000;
-
-#define private(name) SEC(".data." #name) __hidden __attribute__((aligned(8)))
-private(MASKS) struct bpf_cpumask __kptr *rt_mask;
-private(MASKS) struct bpf_cpumask __kptr *nrt_mask;
-
-struct task {
-	u32 prio;		/* RT1+: 1 to 99; 0: a Linux task */
-	u32 ejected;		/* It entered the kernel on an RT CPU. */
-	u64 fault;		/* Its faults when the current or last one will have ended. */
-	u64 since;		/* when it began to run */
-	u64 entered;		/* when it entered the kernel on this RT CPU; 0: in user mode */
-	u64 stay;		/* mean length of its stays on RT CPUs that an entry ended */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct task);
-} tasks SEC(".maps");
+/* For tests of the guarantee: guests go to RT CPUs whenever they can, worth it or not. */
+const volatile bool eager;
+u64 vtime_now;
 
 struct work {
 	struct bpf_task_work work;
@@ -101,84 +58,6 @@ struct {
 	__type(value, struct work);
 } works SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, NR_STATS);
-	__type(key, u32);
-	__type(value, u64);
-} stats SEC(".maps");
-
-struct cpu {
-	u64 since;		/* since when a guest in user mode runs here; 0: none */
-	u32 asked;		/* an RT CPU: 1 + the NRT CPU whose guest it is to fetch */
-};
-struct cpu cpus[MAX_CPUS];
-u64 vtime_now;
-/* From the lowest byte of a task's kernel stack to the registers of its last entry. */
-u64 regs_offset;
-
-static __always_inline void add(u32 what, u64 n)
-{
-	u64 *sum = bpf_map_lookup_elem(&stats, &what);
-
-	if (sum)
-		*sum += n;
-}
-
-/* An index that the verifier knows to be one: the compiler drops a mask that it finds useless. */
-static __always_inline u64 index_of(s32 cpu)
-{
-	u64 index = (u32)cpu;
-
-	asm volatile("%0 &= 1023" : "+r"(index));
-	return index;
-}
-
-static __always_inline bool is_rt(s32 cpu)
-{
-	return rt[index_of(cpu)];
-}
-
-static __always_inline struct cpu *cpu_of(s32 cpu)
-{
-	return &cpus[index_of(cpu)];
-}
-
-static __always_inline bool may(struct task_struct *p, s32 cpu)
-{
-	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
-}
-
-/* Signals and work that a task sees to before it returns to user mode. */
-static __always_inline bool has_exit_work(struct task_struct *p)
-{
-	unsigned long pending = p->pending.signal.sig[0];
-
-	if (p->signal)
-		pending |= p->signal->shared_pending.signal.sig[0];
-	return p->task_works || (pending & ~p->blocked.sig[0]);
-}
-
-static __always_inline u64 faults(struct task_struct *p)
-{
-	return p->min_flt + p->maj_flt;
-}
-
-/*
- * Did an interrupt take this runnable task from user mode? Then only the way back is left of its
- * stay in the kernel. Entries by an interrupt or a fault have orig_ax == -1.
- */
-static __always_inline bool at_user(struct task_struct *p, struct task *t)
-{
-	struct pt_regs *regs = (struct pt_regs *)((u64)p->stack + regs_offset);
-
-	if (p->flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER) || !regs_offset)
-		return false;
-	if (faults(p) < t->fault || has_exit_work(p))
-		return false;
-	return (long)BPF_CORE_READ(regs, orig_ax) == -1;
-}
-
 static __always_inline s32 idle_of(struct task_struct *p, s32 prev, struct bpf_cpumask *mask)
 {
 	struct scx_bpf_select_cpu_and_args args = { .prev_cpu = prev };
@@ -186,18 +65,21 @@ static __always_inline s32 idle_of(struct task_struct *p, s32 prev, struct bpf_c
 	return mask ? __scx_bpf_select_cpu_and(p, (const struct cpumask *)mask, &args) : -1;
 }
 
+/* May it go to an RT CPU, as its stays there are long enough? */
+static __always_inline bool fits(struct task *t)
+{
+	return eager || is_worth(t->stay, move_ns);
+}
+
 static __always_inline void insert(struct task_struct *p, struct task *t, u64 queue, u64 flags)
 {
 	struct scx_bpf_dsq_insert_vtime_args args = {
 		.dsq_id = queue,
 		.slice = slice_ns,
-		/* RT1+ go before Linux tasks, and among themselves by priority. */
-		.vtime = t->prio ? 100 - t->prio : (1ULL << 60) + p->scx.dsq_vtime,
-		.enq_flags = flags,
+		.vtime = place_in_queue(t->prio, p->scx.dsq_vtime, vtime_now - slice_ns),
+		.enq_flags = flags & ~bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST),
 	};
 
-	if (!t->prio && (s64)(p->scx.dsq_vtime - (vtime_now - slice_ns)) < 0)
-		args.vtime = (1ULL << 60) + vtime_now - slice_ns;
 	__scx_bpf_dsq_insert_vtime(p, &args);
 }
 
@@ -218,40 +100,46 @@ s32 BPF_PROG(artis_select_cpu, struct task_struct *p, s32 prev, u64 flags)
 	return prev;
 }
 
-/* An NRT CPU whose guest may as well run on the RT CPU that another one has just left. */
-static __always_inline void make_room(struct task_struct *p)
+static __always_inline bool rt_idles(void)
 {
-	s32 cpu;
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	struct bpf_cpumask *mask = rt_mask;
+	bool idles = mask && bpf_cpumask_intersects((const struct cpumask *)mask, idle);
+
+	scx_bpf_put_idle_cpumask(idle);
+	return idles;
+}
+
+/*
+ * The guest waits for an NRT CPU, and an RT CPU is free: a guest of an NRT CPU may as well run
+ * there. The best is one known to be in user mode, else the one that has run longest.
+ */
+static __always_inline bool make_room(struct task_struct *p)
+{
+	u64 now = scx_bpf_now(), longest = move_ns;
+	s32 cpu, best = -1;
 
 	each_cpu(cpu, nr_cpus) {
 		struct cpu *c = cpu_of(cpu);
+		u64 began = c->began;
 
-		if (!c || is_rt(cpu) || !c->since || !may(p, cpu))
+		if (is_rt(cpu) || !began || !may(p, cpu))
 			continue;
-		c->since = 0;
-		add(STAT_ROOM, 1);
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		return;
+		if (c->in_user) {
+			best = cpu;
+			break;
+		}
+		if ((s64)(now - began) > (s64)longest) {
+			longest = now - began;
+			best = cpu;
+		}
 	}
-}
-
-static __always_inline void enqueue_user(struct task_struct *p, struct task *t, s32 cpu, u64 flags)
-{
-	bool again = flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ);
-	s32 to = again ? -1 : idle_of(p, cpu, rt_mask);
-
-	if (to < 0 && flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST))
-		to = cpu;
-	if (to >= 0 && (to == cpu || !is_rt(cpu))) {
-		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, is_rt(to) ? IMMED : 0);
-		return;
-	}
-	/* No lock of another CPU's run queue is taken on an RT CPU. */
-	insert(p, t, USER, flags & ~(bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST)));
-	if (to < 0)
-		to = idle_of(p, cpu, nrt_mask);
-	if (to >= 0)
-		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
+	if (best < 0)
+		return false;
+	cpu_of(best)->began = 0;
+	add(STAT_made_room, 1);
+	scx_bpf_kick_cpu(best, SCX_KICK_PREEMPT);
+	return true;
 }
 
 static __always_inline void enqueue_kernel(struct task_struct *p, struct task *t, s32 cpu,
@@ -259,19 +147,46 @@ static __always_inline void enqueue_kernel(struct task_struct *p, struct task *t
 {
 	s32 to = idle_of(p, cpu, nrt_mask);
 
-	if (!is_rt(cpu)) {
-		if (to < 0 && flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST))
-			to = cpu;
-		if (to >= 0) {
-			scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, 0);
-			return;
-		}
+	if (to < 0 && !is_rt(cpu) && flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST))
+		to = cpu;
+	if (!is_rt(cpu) && to >= 0) {
+		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, 0);
+		return;
 	}
-	insert(p, t, KERNEL, flags & ~(bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST)));
+	insert(p, t, KERNEL, flags);
+	t->waited = 0;
 	if (to >= 0)
 		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
-	else
-		make_room(p);
+	else if (is_rt(cpu) || (flags & SCX_ENQ_WAKEUP && rt_idles()))
+		t->waited = !make_room(p);
+}
+
+static __always_inline void enqueue_user(struct task_struct *p, struct task *t, s32 cpu, u64 flags)
+{
+	bool again = flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ);
+	s32 to = again ? -1 : idle_of(p, cpu, rt_mask);
+
+	/* No lock of another CPU's run queue is taken on an RT CPU. */
+	if (to >= 0 && (to == cpu || !is_rt(cpu))) {
+		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, IMMED);
+		return;
+	}
+	insert(p, t, USER, flags);
+	if (to < 0)
+		to = idle_of(p, cpu, nrt_mask);
+	if (to >= 0)
+		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
+}
+
+/* Nothing waits for the CPU of this guest, so it stays there. */
+static __always_inline bool stays(struct task_struct *p, s32 cpu, bool in_user, u64 flags)
+{
+	if (!(flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST)))
+		return false;
+	if (is_rt(cpu) ? !in_user : eager)
+		return false;
+	scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL, slice_ns, is_rt(cpu) ? IMMED : 0);
+	return true;
 }
 
 SEC("struct_ops/enqueue")
@@ -280,23 +195,29 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	struct bpf_cpumask *nrt = nrt_mask;
 	s32 cpu = scx_bpf_task_cpu(p);
+	bool in_user, is_bound;
 
 	if (!t || !nrt || p->nr_cpus_allowed == 1) {
 		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL, slice_ns, 0);
 		return;
 	}
-	if (!bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr)) {
-		add(STAT_BOUND, 1);
-		enqueue_user(p, t, cpu, flags);
-	} else if (!(flags & SCX_ENQ_WAKEUP) && at_user(p, t)) {
-		if (is_rt(cpu))
-			add(STAT_PUSHED, 1);
-		enqueue_user(p, t, cpu, flags);
-	} else {
-		if (is_rt(cpu))
-			add(STAT_LEFT, 1);
-		enqueue_kernel(p, t, cpu, flags);
+	is_bound = !bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
+	in_user = is_bound || (!(flags & SCX_ENQ_WAKEUP) && at_user(p, t));
+	if (is_bound)
+		add(STAT_bound, 1);
+	else if (is_rt(cpu))
+		add(in_user ? STAT_left_in_user : STAT_left_in_kernel, 1);
+	if (stays(p, cpu, in_user, flags))
+		return;
+	if (in_user && !is_bound && !fits(t)) {
+		add(STAT_too_short, 1);
+		t->stay = after_refusal(t->stay);
+		in_user = false;
 	}
+	if (in_user)
+		enqueue_user(p, t, cpu, flags);
+	else
+		enqueue_kernel(p, t, cpu, flags);
 }
 
 SEC("struct_ops/dispatch")
@@ -305,13 +226,15 @@ void BPF_PROG(artis_dispatch, s32 cpu, struct task_struct *prev)
 	struct cpu *c = cpu_of(cpu);
 
 	if (!is_rt(cpu)) {
-		if (!scx_bpf_dsq_move_to_local___v2___asmp(KERNEL, 0))
-			scx_bpf_dsq_move_to_local___v2___asmp(USER, 0);
+		u64 first = user_first(c->turn++) ? USER : KERNEL;
+
+		if (!scx_bpf_dsq_move_to_local___v2___asmp(first, 0))
+			scx_bpf_dsq_move_to_local___v2___asmp(KERNEL + USER - first, 0);
 		return;
 	}
 	if (scx_bpf_dsq_nr_queued(USER) > 0 && scx_bpf_dsq_move_to_local___v2___asmp(USER, IMMED))
 		return;
-	if (c && c->asked) {
+	if (c->asked) {
 		u32 from = c->asked - 1;
 
 		c->asked = 0;
@@ -326,59 +249,85 @@ void BPF_PROG(artis_tick, struct task_struct *p)
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	s32 cpu = scx_bpf_task_cpu(p), r;
 	u64 now = scx_bpf_now();
-	bool goes = false;
 
-	if (is_rt(cpu) || !t)
+	if (!t)
 		return;
-	bool in_user = at_user(p, t);
-	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
-	bool waits = scx_bpf_dsq_nr_queued(USER) > 0;
+	if (is_rt(cpu)) {
+		if (has_exit_work(p))
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+	/* It may have come back to the same place. */
+	if (t->signal_ip && ++t->signal_ticks > 2)
+		t->signal_ip = 0;
+	if (scx_bpf_dsq_nr_queued(USER) > 0) {
+		/* The RT CPUs may have no tick. */
+		each_cpu(r, nr_cpus) {
+			struct cpu *c = cpu_of(r);
 
-	each_cpu(r, nr_cpus) {
-		struct cpu *c = cpu_of(r);
-
-		if (!c || !is_rt(r))
-			continue;
-		if (bpf_cpumask_test_cpu(r, idle))
-			goes = goes || may(p, r);
-		else if (waits && c->since && now - c->since > slice_ns) {
-			c->since = now;
-			scx_bpf_kick_cpu(r, SCX_KICK_PREEMPT);
+			if (is_rt(r) && c->began && now - c->began > slice_ns) {
+				c->began = now;
+				scx_bpf_kick_cpu(r, SCX_KICK_PREEMPT);
+			}
 		}
 	}
-	scx_bpf_put_idle_cpumask(idle);
-	if (goes && in_user) {
-		add(STAT_TICK, 1);
+	if ((eager || scx_bpf_dsq_nr_queued(KERNEL) > 0) && at_user(p, t) && fits(t) &&
+	    rt_idles()) {
+		add(STAT_at_tick, 1);
 		scx_bpf_task_set_slice(p, 0);
 	}
 }
 
-/* The guest is about to return to user mode, on an NRT CPU. */
+/*
+ * The guest is about to return to user mode, on an NRT CPU. It goes to an idle RT CPU if another
+ * waits for this one.
+ */
 static int on_return(struct bpf_map *map, void *key, void *value)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	s32 cpu = bpf_get_smp_processor_id(), r;
 
-	if (is_rt(cpu))
+	if (is_rt(cpu) || !t)
 		return 0;
+	cpu_of(cpu)->in_user = 1;
+	if (!eager && !scx_bpf_dsq_nr_queued(KERNEL))
+		return 0;
+	if (!fits(t)) {
+		add(STAT_too_short, 1);
+		t->stay = after_refusal(t->stay);
+		return 0;
+	}
 	/* It may sleep, and p->cpus_ptr is to stay. */
 	bpf_rcu_read_lock();
 	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
 
 	each_cpu(r, nr_cpus) {
-		struct cpu *c = cpu_of(r);
-
-		if (!c || !is_rt(r) || !may(p, r) || !bpf_cpumask_test_cpu(r, idle))
+		if (!is_rt(r) || !may(p, r) || !bpf_cpumask_test_cpu(r, idle))
 			continue;
 		/* An interrupt from this CPU itself would come at once, before the return. */
-		c->asked = cpu + 1;
-		add(STAT_ASKED, 1);
+		cpu_of(r)->asked = cpu + 1;
+		add(STAT_asked, 1);
 		scx_bpf_kick_cpu(r, SCX_KICK_IDLE);
 		break;
 	}
 	scx_bpf_put_idle_cpumask(idle);
 	bpf_rcu_read_unlock();
 	return 0;
+}
+
+/* An ejected guest runs again, on an NRT CPU. */
+static __always_inline void moved(struct task_struct *p, struct task *t, u64 now)
+{
+	int pid = p->pid;
+	struct work *w = bpf_map_lookup_elem(&works, &pid);
+
+	t->ejected = 0;
+	/* A wait for a CPU is no cost of the move. */
+	if (t->entered && !t->waited)
+		move_ns = median(move_ns, now - t->entered);
+	if (w)
+		bpf_task_work_schedule_resume(p, &w->work, &works, on_return);
 }
 
 SEC("struct_ops/running")
@@ -388,33 +337,30 @@ void BPF_PROG(artis_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu *c = cpu_of(cpu);
 	u64 now = scx_bpf_now();
+	bool in_user;
 
-	if (!t || !c)
+	if (!t)
 		return;
 	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
 		vtime_now = p->scx.dsq_vtime;
 	t->since = now;
-	t->entered = 0;
-	bool in_user = at_user(p, t);
-
-	c->since = in_user ? now : 0;
+	in_user = at_user(p, t);
+	c->in_user = in_user;
 	if (is_rt(cpu)) {
-		add(STAT_TO_RT, 1);
+		c->began = now;
+		t->entered = 0;
+		add(STAT_began_on_rt, 1);
 		if (!in_user) {
-			add(STAT_KERNEL_ON_RT, 1);
+			add(STAT_began_in_kernel_on_rt, 1);
 			t->entered = now;
 		}
 		scx_bpf_task_set_slice(p, SCX_SLICE_INF);
-	} else if (t->ejected) {
-		int pid = p->pid;
-		struct work *w = bpf_map_lookup_elem(&works, &pid);
-
-		t->ejected = 0;
-		if (t->stay < least_stay_ns)
-			add(STAT_SHORT, 1);
-		else if (w)
-			bpf_task_work_schedule_resume(p, &w->work, &works, on_return);
+		return;
 	}
+	c->began = p->flags & PF_KTHREAD || !fits(t) ? 0 : now;
+	if (t->ejected)
+		moved(p, t, now);
+	t->entered = 0;
 }
 
 SEC("struct_ops/stopping")
@@ -422,24 +368,18 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	s32 cpu = scx_bpf_task_cpu(p);
-	struct cpu *c = cpu_of(cpu);
 	u64 now = scx_bpf_now();
 
-	if (!t || !c)
+	if (!t)
 		return;
-	c->since = 0;
+	cpu_of(cpu)->began = 0;
 	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + (now - t->since) * 100 / p->scx.weight);
 	if (!is_rt(cpu))
 		return;
-	if (t->entered) {
-		u32 what = STAT_LONGEST;
-		u64 *longest = bpf_map_lookup_elem(&stats, &what);
-
-		if (longest && now - t->entered > *longest)
-			*longest = now - t->entered;
-	}
+	if (t->entered)
+		at_least(STAT_longest_kernel_ns, now - t->entered);
 	if (t->ejected)
-		t->stay = (3 * t->stay + (now - t->since)) / 4;
+		t->stay = mean(t->stay, (t->entered ?: now) - t->since, 2);
 }
 
 SEC("struct_ops/enable")
@@ -489,53 +429,25 @@ void BPF_PROG(artis_cpu_offline, s32 cpu)
 SEC("struct_ops.s/init")
 s32 BPF_PROG(artis_init)
 {
-	struct bpf_cpumask *a = bpf_cpumask_create(), *b;
-	s32 cpu, error;
+	int error = set_roles();
 
-	if (!a)
-		return -12;
-	b = bpf_cpumask_create();
-	if (!b) {
-		bpf_cpumask_release(a);
-		return -12;
-	}
-	each_cpu(cpu, nr_cpus) {
-		if (is_rt(cpu))
-			bpf_cpumask_set_cpu(cpu, a);
-		else
-			bpf_cpumask_set_cpu(cpu, b);
-	}
-	a = bpf_kptr_xchg(&rt_mask, a);
-	if (a)
-		bpf_cpumask_release(a);
-	b = bpf_kptr_xchg(&nrt_mask, b);
-	if (b)
-		bpf_cpumask_release(b);
-	error = scx_bpf_create_dsq(KERNEL, -1);
-	return error ?: scx_bpf_create_dsq(USER, -1);
+	error = error ?: scx_bpf_create_dsq(KERNEL, -1);
+	error = error ?: scx_bpf_create_dsq(USER, -1);
+	state.is_running = !error;
+	return error;
 }
-
-struct {
-	u64 kind;
-	char reason[128];
-	char msg[256];
-} ended = {};
 
 SEC("struct_ops/exit")
 void BPF_PROG(artis_exit, struct scx_exit_info *info)
 {
-	ended.kind = info->kind;
-	bpf_probe_read_kernel_str(ended.reason, sizeof(ended.reason), info->reason);
-	bpf_probe_read_kernel_str(ended.msg, sizeof(ended.msg), info->msg);
+	bpf_probe_read_kernel_str(state.reason, sizeof(state.reason), info->reason);
+	bpf_probe_read_kernel_str(state.msg, sizeof(state.msg), info->msg);
+	state.kind = info->kind;
+	state.is_running = 0;
 }
 
-/* Guests are the tasks that this scheduler has: not SCHED_FIFO (1), _RR (2), _DEADLINE (6). */
-static __always_inline struct task *guest(struct task_struct *p)
-{
-	if (p->flags & PF_KTHREAD || p->policy == 1 || p->policy == 2 || p->policy == 6)
-		return NULL;
-	return bpf_task_storage_get(&tasks, p, NULL, 0);
-}
+/* The numbers of system calls that were seen to begin on an RT CPU. */
+u8 seen[512];
 
 static __always_inline void eject(struct task *t, s32 cpu, u32 what)
 {
@@ -560,27 +472,49 @@ int BPF_PROG(on_user_exit, int dummy)
 
 	if (!t)
 		return 0;
-	if ((long)regs->orig_ax >= 0)
-		eject(t, cpu, STAT_CALLS);
-	else if (has_exit_work(p))
-		eject(t, cpu, STAT_OTHER);
+	if ((long)regs->orig_ax >= 0) {
+		u32 nr = regs->orig_ax;
+
+		eject(t, cpu, STAT_calls_from_rt);
+		if (nr < sizeof(seen) && !seen[nr]) {
+			seen[nr] = 1;
+			add(STAT_different_calls_from_rt, 1);
+		}
+	} else if (has_exit_work(p)) {
+		eject(t, cpu, STAT_other_from_rt);
+	}
 	return 0;
+}
+
+static __always_inline void page_fault(u32 what)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task *t = guest(p);
+
+	if (!regs_offset)
+		regs_offset = (u64)regs - (u64)p->stack;
+	if (!t)
+		return;
+	t->faults = faults(p) + 1;
+	t->fault_ip = regs->ip;
+	if (is_rt(cpu))
+		eject(t, cpu, what);
 }
 
 SEC("tp_btf/page_fault_user")
 int BPF_PROG(on_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
 {
-	struct task_struct *p = bpf_get_current_task_btf();
-	s32 cpu = bpf_get_smp_processor_id();
-	struct task *t = guest(p);
+	page_fault(STAT_faults_from_rt);
+	return 0;
+}
 
-	if (!regs_offset)
-		regs_offset = (u64)bpf_task_pt_regs(p) - (u64)p->stack;
-	if (!t)
-		return 0;
-	t->fault = faults(p) + 1;
-	if (is_rt(cpu))
-		eject(t, cpu, STAT_FAULTS);
+/* The way back to user mode writes there: the frame of a signal, and the CPU for rseq. */
+SEC("tp_btf/page_fault_kernel")
+int BPF_PROG(on_kernel_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
+{
+	page_fault(STAT_kernel_faults_from_rt);
 	return 0;
 }
 
@@ -595,27 +529,46 @@ int BPF_PROG(on_signal, int sig, struct kernel_siginfo *info, struct task_struct
 	return 0;
 }
 
-/* Observers, for the tests: they count what guests do in the kernel, and where. */
-static __always_inline int observe(u32 all, u32 on_rt)
+static __always_inline void mark_signal(void)
 {
-	if (!guest(bpf_get_current_task_btf()))
-		return 0;
-	add(all, 1);
-	if (is_rt(bpf_get_smp_processor_id()))
-		add(on_rt, 1);
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	struct task *t = guest(p);
+
+	if (!t)
+		return;
+	t->signal_ip = regs->ip;
+	t->signal_ticks = 0;
+}
+
+/* It writes a frame for the handler now. Then it is at the handler. */
+SEC("tp_btf/signal_deliver")
+int BPF_PROG(on_deliver)
+{
+	mark_signal();
 	return 0;
 }
 
-SEC("?tp_btf/sys_exit")
-int BPF_PROG(observe_call, struct pt_regs *regs, long ret)
+/* Its registers are those of the interrupted code from about the middle of this call. */
+SEC("kprobe/__x64_sys_rt_sigreturn")
+int on_sigreturn(void *ctx)
 {
-	return observe(OBS_ALL, OBS_RT);
+	struct task *t = guest(bpf_get_current_task_btf());
+
+	if (t)
+		t->in_sigreturn = 1;
+	return 0;
 }
 
-SEC("?fentry/handle_mm_fault")
-int BPF_PROG(observe_fault)
+SEC("kretprobe/__x64_sys_rt_sigreturn")
+int after_sigreturn(void *ctx)
 {
-	return observe(OBS_FAULT_ALL, OBS_FAULT_RT);
+	struct task *t = guest(bpf_get_current_task_btf());
+
+	mark_signal();
+	if (t)
+		t->in_sigreturn = 0;
+	return 0;
 }
 
 SEC(".struct_ops.link")

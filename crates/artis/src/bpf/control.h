@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What asmp-artis runs in the kernel to change the roles of CPUs and the classes of tasks, and what
+ * the files in /sys/fs/bpf/asmp say when they are read.
+ */
+#pragma once
+#include "guests.h"
+
+#define BPF_SEQ(seq, format, ...)                                                                  \
+	({                                                                                         \
+		static const char format_[] = format;                                              \
+		u64 args_[] = { __VA_ARGS__ };                                                     \
+		bpf_seq_printf(seq, format_, sizeof(format_), args_, sizeof(args_));               \
+	})
+
+struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym;
+void bpf_task_release(struct task_struct *p) __ksym;
+
+/* Whether the scheduler runs, and how it ended if the kernel or an error ended it. */
+struct {
+	u32 is_running;
+	u32 kind;
+	char reason[64];
+	char msg[128];
+} state = {};
+
+/* SCX_EXIT_UNREG: asmp-artis took it out. */
+#define EXIT_UNREG 64
+
+struct cpu_words wanted;
+
+static __always_inline bool is_wanted(s32 cpu)
+{
+	u64 index = index_of(cpu);
+
+	return wanted.word[index / 64] >> (index % 64) & 1;
+}
+
+/* The roles that `wanted` says. */
+static __always_inline int set_roles(void)
+{
+	struct bpf_cpumask *a = bpf_cpumask_create(), *b;
+	s32 cpu;
+
+	if (!a)
+		return -12;
+	b = bpf_cpumask_create();
+	if (!b) {
+		bpf_cpumask_release(a);
+		return -12;
+	}
+	each_cpu(cpu, nr_cpus) {
+		if (is_wanted(cpu))
+			bpf_cpumask_set_cpu(cpu, a);
+		else
+			bpf_cpumask_set_cpu(cpu, b);
+	}
+	a = bpf_kptr_xchg(&rt_mask, a);
+	if (a)
+		bpf_cpumask_release(a);
+	b = bpf_kptr_xchg(&nrt_mask, b);
+	if (b)
+		bpf_cpumask_release(b);
+	each_cpu(cpu, nr_cpus)
+		rt[index_of(cpu)] = is_wanted(cpu);
+	return 0;
+}
+
+SEC("syscall")
+int set_cpus(struct cpu_words *to)
+{
+	static u8 before[MAX_CPUS];
+	s32 cpu;
+	int error;
+
+#pragma unroll
+	for (int i = 0; i < MAX_CPUS / 64; i++)
+		wanted.word[i] = to->word[i];
+	each_cpu(cpu, nr_cpus)
+		before[index_of(cpu)] = rt[index_of(cpu)];
+	error = set_roles();
+	if (error)
+		return error;
+	/*
+	 * On a new RT CPU the guest may be in the kernel. On one that is no more, the guest has an
+	 * endless slice.
+	 */
+	each_cpu(cpu, nr_cpus)
+		if (before[index_of(cpu)] != rt[index_of(cpu)])
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+SEC("syscall")
+int class_of(struct class_change *change)
+{
+	struct task_struct *p = bpf_task_from_vpid(change->tid);
+	struct task *t;
+	int prio = -3;	/* -ESRCH */
+
+	if (!p)
+		return prio;
+	t = bpf_task_storage_get(&tasks, p, NULL, 0);
+	if (t) {
+		if (change->prio >= 0)
+			t->prio = change->prio;
+		prio = t->prio;
+	}
+	bpf_task_release(p);
+	return prio;
+}
+
+/* The file `cpus` is over this one element. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} one SEC(".maps");
+
+SEC("iter/bpf_map_elem")
+int show_cpus(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct seq_file *seq = ctx->meta->seq;
+	bool is_first = true;
+	s32 cpu;
+
+	/* The last call has no element. */
+	if (!ctx->value)
+		return 0;
+	if (state.is_running) {
+		each_cpu(cpu, nr_cpus) {
+			if (!is_rt(cpu))
+				continue;
+			if (!is_first)
+				BPF_SEQ(seq, ",%d", cpu);
+			else
+				BPF_SEQ(seq, "%d", cpu);
+			is_first = false;
+		}
+	}
+	BPF_SEQ(seq, "\n", 0);
+	return 0;
+}
+
+static const char names[NR_STATS][32] = {
+#define NAME(name) #name,
+	EACH_STAT(NAME)
+#undef NAME
+};
+
+SEC("iter/bpf_map_elem")
+int show_stats(struct bpf_iter__bpf_map_elem *ctx)
+{
+	struct seq_file *seq = ctx->meta->seq;
+	u64 total = 0, *of_cpu;
+	u32 *element = ctx->key, key;
+	s32 cpu;
+
+	if (!element) {
+		if (!state.is_running && state.kind && state.kind != EXIT_UNREG)
+			BPF_SEQ(seq, "ended %s (%s)\n", (u64)state.reason, (u64)state.msg);
+		return 0;
+	}
+	key = *element;
+	if (key >= NR_STATS)
+		return 0;
+	each_cpu(cpu, nr_cpus) {
+		of_cpu = bpf_map_lookup_percpu_elem(&stats, &key, cpu);
+		if (!of_cpu)
+			continue;
+		if (key != STAT_longest_kernel_ns)
+			total += *of_cpu;
+		else if (*of_cpu > total)
+			total = *of_cpu;
+	}
+	if (key == STAT_move_ns)
+		total = move_ns;
+	BPF_SEQ(seq, "%s %llu\n", (u64)names[key], total);
+	return 0;
+}

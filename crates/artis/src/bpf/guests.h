@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* What the scheduler keeps of tasks and CPUs, and what it can tell of a guest. */
+#pragma once
+#include "kernel.h"
+#include "intf.h"
+#include "policy.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+#include <bpf/bpf_core_read.h>
+
+#define PF_EXITING 0x00000004
+#define PF_IO_WORKER 0x00000010
+#define PF_USER_WORKER 0x00004000
+#define PF_KTHREAD 0x00200000
+
+int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
+int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
+void bpf_iter_num_destroy(struct bpf_iter_num *it) __ksym;
+struct bpf_cpumask *bpf_cpumask_create(void) __ksym;
+void bpf_cpumask_release(struct bpf_cpumask *mask) __ksym;
+void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
+bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
+bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
+void bpf_rcu_read_lock(void) __ksym;
+void bpf_rcu_read_unlock(void) __ksym;
+void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
+s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
+u64 scx_bpf_now(void) __ksym;
+
+enum { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
+
+const volatile u32 nr_cpus = 1;
+
+/* The roles: in bytes to look up, in masks for the kernel. set_roles() changes them. */
+u8 rt[MAX_CPUS];
+#define private(name) SEC(".data." #name) __hidden __attribute__((aligned(8)))
+private(MASKS) struct bpf_cpumask __kptr *rt_mask;
+private(MASKS) struct bpf_cpumask __kptr *nrt_mask;
+
+struct task {
+	u32 prio;		/* RT1+: 1 to 99; 0: a Linux task */
+	u32 ejected;		/* It entered the kernel on an RT CPU. */
+	u32 waited;		/* It found no NRT CPU then. */
+	u64 faults;		/* its faults when the current or last one will have ended */
+	u64 fault_ip;		/* where it entered the kernel for that one */
+	u64 signal_ip;		/* where user mode was as a signal came, or went on after one */
+	u32 signal_ticks;	/* ticks since */
+	u32 in_sigreturn;	/* It returns from the handler of a signal. */
+	u64 since;		/* when it began to run */
+	u64 entered;		/* when it entered the kernel on an RT CPU; 0: in user mode */
+	u64 stay;		/* mean length of its stays on RT CPUs that an entry ended */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct task);
+} tasks SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, NR_STATS);
+	__type(key, u32);
+	__type(value, u64);
+} stats SEC(".maps");
+
+struct cpu {
+	u64 began;		/* when a guest began to run here that may go to RT CPUs; 0: none */
+	u32 in_user;		/* It was in user mode then. */
+	u32 asked;		/* an RT CPU: 1 + the NRT CPU whose guest it is to fetch */
+	u32 turn;		/* how often it chose from the queues */
+};
+struct cpu cpus[MAX_CPUS];
+/* The cost of a move off an RT CPU: the median. The first value is that of no real machine. */
+u64 move_ns = 5000;
+/* From the lowest byte of a task's kernel stack to the registers of its last entry. */
+u64 regs_offset;
+
+static __always_inline void add(u32 what, u64 n)
+{
+	u64 *sum = bpf_map_lookup_elem(&stats, &what);
+
+	if (sum)
+		*sum += n;
+}
+
+static __always_inline void at_least(u32 what, u64 n)
+{
+	u64 *largest = bpf_map_lookup_elem(&stats, &what);
+
+	if (largest && n > *largest)
+		*largest = n;
+}
+
+/* An index that the verifier knows to be one: the compiler drops a mask that it finds useless. */
+static __always_inline u64 index_of(s32 cpu)
+{
+	u64 index = (u32)cpu;
+
+	asm volatile("%0 &= 1023" : "+r"(index));
+	return index;
+}
+
+static __always_inline bool is_rt(s32 cpu)
+{
+	return rt[index_of(cpu)];
+}
+
+static __always_inline struct cpu *cpu_of(s32 cpu)
+{
+	return &cpus[index_of(cpu)];
+}
+
+static __always_inline bool may(struct task_struct *p, s32 cpu)
+{
+	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
+}
+
+/* Signals and work that a task sees to before it returns to user mode. */
+static __always_inline bool has_exit_work(struct task_struct *p)
+{
+	unsigned long pending = p->pending.signal.sig[0];
+
+	if (p->signal)
+		pending |= p->signal->shared_pending.signal.sig[0];
+	return p->task_works || (pending & ~p->blocked.sig[0]);
+}
+
+static __always_inline u64 faults(struct task_struct *p)
+{
+	return p->min_flt + p->maj_flt;
+}
+
+/*
+ * Did an interrupt take this runnable task from user mode? Then only the way back is left of its
+ * stay in the kernel. Entries by an interrupt or a fault have orig_ax == -1.
+ * A fault that ends without being counted is told by the next entry, which is elsewhere. So are the
+ * delivery of a signal, and the return from its handler, which has lost its number half-way.
+ */
+static __always_inline bool at_user(struct task_struct *p, struct task *t)
+{
+	struct pt_regs *regs = (struct pt_regs *)((u64)p->stack + regs_offset);
+	u64 ip;
+
+	if (p->flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER) || !regs_offset)
+		return false;
+	if (t->in_sigreturn || has_exit_work(p))
+		return false;
+	ip = BPF_CORE_READ(regs, ip);
+	if ((faults(p) < t->faults && ip == t->fault_ip) || ip == t->signal_ip)
+		return false;
+	return (long)BPF_CORE_READ(regs, orig_ax) == -1;
+}
+
+/* Guests are the tasks that this scheduler has: not SCHED_FIFO (1), _RR (2), _DEADLINE (6). */
+static __always_inline struct task *guest(struct task_struct *p)
+{
+	if (p->flags & PF_KTHREAD || p->policy == 1 || p->policy == 2 || p->policy == 6)
+		return NULL;
+	return bpf_task_storage_get(&tasks, p, NULL, 0);
+}

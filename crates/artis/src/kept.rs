@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What stays in the kernel: the scheduler, what notices entries, and its files in /sys/fs/bpf.
+
+use asmp_host::CpuSet;
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{Link, Program, libbpf_sys};
+use rustix::mount::{MountFlags, mount};
+use std::ffi::c_void;
+use std::fs::{self, File};
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+mod skel {
+    #![allow(warnings, clippy::all)]
+    include!(concat!(env!("OUT_DIR"), "/main.skel.rs"));
+}
+use skel::types::{class_change, cpu_words};
+
+/// Which exit status, and why.
+pub(crate) type Failure = (u8, String);
+
+const BPFFS: &str = "/sys/fs/bpf";
+const BPFFS_MAGIC: u64 = 0xcafe_4a11;
+pub(crate) const DIR: &str = "/sys/fs/bpf/asmp";
+pub(crate) const CPUS: &str = "cpus";
+pub(crate) const STATS: &str = "stats";
+/// The link whose end is the scheduler's.
+const SCHEDULER: &str = "scheduler";
+const SET_CPUS: &str = "set_cpus";
+const CLASS_OF: &str = "class_of";
+const STATE: &str = "/sys/kernel/sched_ext/state";
+
+/// What tests ask for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Test {
+    None,
+    /// Observers count what runs in the kernel on a real-time CPU all the same.
+    Observe,
+    /// Observers, and guests go to real-time CPUs whenever they can.
+    Eager,
+}
+
+fn file(name: &str) -> PathBuf {
+    Path::new(DIR).join(name)
+}
+
+fn refused(what: &str, error: impl std::fmt::Display) -> Failure {
+    (1, format!("cannot {what}: {error:#}"))
+}
+
+/// Sees that the file system of BPF is there, and that one of this program at a time changes it.
+pub(crate) fn locked() -> Result<File, Failure> {
+    let failed = |error: io::Error| (1, format!("{BPFFS}: {error}"));
+    let is_there = rustix::fs::statfs(BPFFS).map_err(|error| failed(error.into()))?;
+    if u64::try_from(is_there.f_type).ok() != Some(BPFFS_MAGIC) {
+        mount("bpf", BPFFS, "bpf", MountFlags::empty(), None)
+            .map_err(|error| (1, format!("cannot mount bpf at {BPFFS}: {error}")))?;
+    }
+    let lock = File::open(BPFFS).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    Ok(lock)
+}
+
+/// Whose scheduler runs, if any does.
+fn scheduler() -> Result<Option<String>, Failure> {
+    let state = fs::read_to_string(STATE)
+        .map_err(|_| (3, format!("this kernel has no sched_ext ({STATE})")))?;
+    if state.trim() == "disabled" {
+        return Ok(None);
+    }
+    let name = fs::read_to_string("/sys/kernel/sched_ext/root/ops").unwrap_or_default();
+    Ok(Some(name.trim().to_owned()))
+}
+
+/// Takes all of it out: the scheduler first, so that no guest runs where nothing notices entries.
+pub(crate) fn remove() -> Result<(), Failure> {
+    let pinned = file(SCHEDULER);
+    if pinned.exists() {
+        let link = Link::open(&pinned).map_err(|error| refused("open the scheduler", error))?;
+        // Refused if the kernel has ended it already.
+        let _ = link.detach();
+        drop(link);
+        fs::remove_file(&pinned).map_err(|error| refused("remove the scheduler", error))?;
+    }
+    // That of a program killed before it was kept ends by itself, soon.
+    let until = Instant::now() + Duration::from_secs(20);
+    while scheduler().is_ok_and(|name| name.is_some_and(|name| name.is_empty() || name == "artis"))
+    {
+        if Instant::now() > until {
+            return Err((1, "the scheduler does not end".to_owned()));
+        }
+        sleep(Duration::from_millis(10));
+    }
+    match fs::remove_dir_all(DIR) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err((1, format!("{DIR}: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failure> {
+    if let Some(name) = scheduler()? {
+        return Err((1, format!("another scheduler runs: {name}")));
+    }
+    let mut storage = MaybeUninit::uninit();
+    let mut builder = skel::MainSkelBuilder::default();
+    builder.obj_builder.debug(std::env::var_os("ASMP_ARTIS_DEBUG").is_some());
+    let mut open = builder.open(&mut storage).map_err(|error| refused("open it", error))?;
+    let constants = open.maps.rodata_data.as_mut().expect("the object has constants");
+    constants.nr_cpus = nr_cpus;
+    constants.eager = test == Test::Eager;
+    let observe = test != Test::None;
+    open.maps.bss_data.as_mut().expect("the object has variables").wanted = words(cpus)?;
+    open.progs.observe_enter.set_autoload(observe);
+    open.progs.observe_exit.set_autoload(observe);
+    open.progs.observe_fault.set_autoload(observe);
+    open.progs.observe_switch.set_autoload(observe);
+    // These need a map to be over.
+    open.progs.show_cpus.set_autoattach(false);
+    open.progs.show_stats.set_autoattach(false);
+    let mut skel = open.load().map_err(|error| refused("load it", error))?;
+    directory()?;
+
+    let pin = |link: &mut Link, name: &str| {
+        link.pin(file(name)).map_err(|error| refused("keep it", error))
+    };
+    // First what notices entries, then what makes tasks run there.
+    skel.attach().map_err(|error| refused("attach its programs", error))?;
+    let links = &mut skel.links;
+    let hooks = [
+        ("user_exit", &mut links.on_user_exit),
+        ("page_fault", &mut links.on_page_fault),
+        ("kernel_fault", &mut links.on_kernel_fault),
+        ("signal", &mut links.on_signal),
+        ("deliver", &mut links.on_deliver),
+        ("sigreturn", &mut links.on_sigreturn),
+        ("after_sigreturn", &mut links.after_sigreturn),
+        ("observe_enter", &mut links.observe_enter),
+        ("observe_exit", &mut links.observe_exit),
+        ("observe_fault", &mut links.observe_fault),
+        ("observe_switch", &mut links.observe_switch),
+    ];
+    for (name, link) in hooks {
+        if let Some(link) = link {
+            pin(link, name)?;
+        }
+    }
+    let texts = [
+        (CPUS, &skel.progs.show_cpus, skel.maps.one.as_fd()),
+        (STATS, &skel.progs.show_stats, skel.maps.stats.as_fd()),
+    ];
+    for (name, program, map) in texts {
+        let mut link = program.attach_iter(map).map_err(|error| refused("attach it", error))?;
+        pin(&mut link, name)?;
+        fs::set_permissions(file(name), fs::Permissions::from_mode(0o444))
+            .map_err(|error| refused("make it readable", error))?;
+    }
+    let kept = |error| refused("keep it", error);
+    skel.progs.set_cpus.pin(file(SET_CPUS)).map_err(kept)?;
+    skel.progs.class_of.pin(file(CLASS_OF)).map_err(kept)?;
+    // The kernel runs no task work of a map that no file and no descriptor holds (EBUSY).
+    skel.maps.works.pin(file("works")).map_err(kept)?;
+    // Until here all of it ends with this program, but for files that the next one removes.
+    let mut scheduler = skel
+        .maps
+        .artis
+        .attach_struct_ops()
+        .map_err(|error| refused("attach the scheduler", error))?;
+    pin(&mut scheduler, SCHEDULER)
+}
+
+/// Makes the directory. It must be root's alone: what is in it is believed.
+fn directory() -> Result<(), Failure> {
+    let failed = |error: io::Error| (1, format!("{DIR}: {error}"));
+    match fs::DirBuilder::new().mode(0o755).create(DIR) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
+        _ => {}
+    }
+    let seen = fs::symlink_metadata(DIR).map_err(failed)?;
+    if !seen.is_dir() || seen.uid() != 0 || seen.mode() & 0o022 != 0 {
+        return Err((1, format!("{DIR}: not a directory that root alone writes to")));
+    }
+    Ok(())
+}
+
+/// Changes the real-time CPUs of the scheduler that runs, in one step.
+pub(crate) fn change(cpus: &CpuSet) -> Result<(), Failure> {
+    let mut words = words(cpus)?;
+    match run(&opened(SET_CPUS)?, &mut words)? {
+        0 => Ok(()),
+        error => Err(refused("change its CPUs", io::Error::from_raw_os_error(-error))),
+    }
+}
+
+fn words(cpus: &CpuSet) -> Result<cpu_words, Failure> {
+    let mut words = cpu_words::default();
+    for cpu in cpus.iter() {
+        let word = words.word.get_mut(cpu as usize / 64);
+        *word.ok_or_else(|| (3, format!("CPU {cpu}: it knows fewer CPUs")))? |= 1 << (cpu % 64);
+    }
+    Ok(words)
+}
+
+/// The classes of threads.
+pub(crate) struct ClassOf(OwnedFd);
+
+impl ClassOf {
+    pub(crate) fn open() -> Result<Self, Failure> {
+        Ok(Self(opened(CLASS_OF)?))
+    }
+
+    /// Its priority, 0 for a Linux task; nothing if the thread has ended.
+    pub(crate) fn ask(&self, tid: i32) -> Result<Option<i32>, Failure> {
+        self.run(tid, -1)
+    }
+
+    pub(crate) fn set(&self, tid: i32, prio: i32) -> Result<Option<i32>, Failure> {
+        self.run(tid, prio)
+    }
+
+    fn run(&self, tid: i32, prio: i32) -> Result<Option<i32>, Failure> {
+        let prio = run(&self.0, &mut class_change { tid, prio })?;
+        Ok((prio >= 0).then_some(prio))
+    }
+}
+
+fn opened(name: &str) -> Result<OwnedFd, Failure> {
+    let path = file(name);
+    Program::fd_from_pinned_path(&path)
+        .map_err(|error| (1, format!("{}: {error}: is it loaded?", path.display())))
+}
+
+/// Plain data that a program of type `syscall` takes.
+trait Argument {}
+impl Argument for cpu_words {}
+impl Argument for class_change {}
+
+fn run<T: Argument>(program: &OwnedFd, argument: &mut T) -> Result<i32, Failure> {
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as _,
+        ctx_in: std::ptr::from_mut(argument).cast::<c_void>(),
+        ctx_size_in: size_of::<T>() as _,
+        ..Default::default()
+    };
+    // SAFETY: options are whole, and ctx_in points to ctx_size_in bytes of plain data that are
+    // borrowed until the call is done.
+    let error =
+        unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    if error != 0 {
+        return Err(refused("ask the kernel", io::Error::from_raw_os_error(-error)));
+    }
+    Ok(options.retval.cast_signed())
+}
