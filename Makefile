@@ -4,8 +4,8 @@
 # lint, unit, msrv, loom need cargo.
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
-.PHONY: readers lab containment hands random bench bench-analysis bench-channels bench-measure
-.PHONY: bench-peers bench-responses install install-rt rtlinux setup soak fuzz-files
+.PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
+.PHONY: bench-measure bench-peers bench-responses install install-rt rtlinux setup soak fuzz-files
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -72,6 +72,12 @@ bench-channels:
 	cargo run --release -p asmp-channel --example call_bench
 	$(if $(filter nightly,$(ASMP_TIER)),,-)cargo run --release -p asmp-rt \
 		--example calibrated_timer -- 4000 1 awake
+
+# The scheduler of shared partitions, crates/artis, in guests: its guarantee, its policy, changes at
+# run time. KERNELS='sid sid-rt' chooses; its tasks run for SECONDS in each part.
+artis: SECONDS ?= 20
+artis: setup
+	ARTIS_SECONDS=$(SECONDS) tests/vm/artis.sh $(KERNELS)
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
 # half an hour.

@@ -33,13 +33,19 @@ cmake         cmake
 pkg-config    pkg-config
 valgrind      valgrind
 python3       python3
+clang-19      clang-19
+/usr/include/libelf.h  libelf-dev
+/usr/include/zlib.h    zlib1g-dev
 '
 
 missing_packages() {
     local tool package
     while read -r tool package; do
-        [ -z "$tool" ] || PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null ||
-            echo "$package"
+        case $tool in
+        '') ;;
+        /*) [ -e "$tool" ] || echo "$package" ;;
+        *) PATH=$PATH:/usr/sbin:/sbin command -v "$tool" >/dev/null || echo "$package" ;;
+        esac
     done <<<"$tools"
     # What makes programs for the guest, where this machine's own compiler does not.
     # shellcheck disable=SC2086 # words

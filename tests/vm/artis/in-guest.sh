@@ -1,33 +1,247 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# in-guest.sh: loads the scheduler for CPUs 2-3 in a guest, with guests of several kinds, and prints
-# what it counted. /share holds asmp-artis, and load (from load.c, static). From the repository:
-#   tests/vm/lab.sh --kernel sid --append 'nohz_full=1-3 rcu_nocbs=1-3 preempt=full' --share DIR \
-#       -- sh /share/in-guest.sh
-artis=/share/asmp-artis load=/share/load
-mount -t bpf bpf /sys/fs/bpf 2>/dev/null
-for cpu in 2 3; do
-    for server in fair ext; do
-        echo 0 >/sys/kernel/debug/sched/${server}_server/cpu$cpu/runtime
-    done
-done
+# in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
+# all but CPU 0 in nohz_full=. /share holds asmp-artis, calls and load. Prints a line for each
+# figure, with its bar, and exits with 1 if one is missed.
+# PARTS: interface, kills, changes, hotplug, guarantee, policy.
+set -u
+seconds=$1
+shift
+artis=/share/asmp-artis load=/share/load calls=/share/calls
+bpf=/sys/fs/bpf/asmp
+state=/sys/kernel/sched_ext/state
+missed=0
 
-# together KIND...: one process of each, at the same time.
+# bar WHAT VALUE OPERATOR BOUND: a figure, and whether it is good.
+bar() {
+    local verdict=ok
+    if ! awk -v a="$2" -v b="$4" "BEGIN { exit !(a $3 b) }"; then
+        verdict=MISSED
+        missed=$((missed + 1))
+    fi
+    printf '%-68s %12s  %2s %-10s %s\n' "$1" "$2" "$3" "$4" "$verdict"
+}
+
+# same WHAT VALUE EXPECTED: two texts.
+same() {
+    local verdict=ok
+    if [ "$2" != "$3" ]; then
+        verdict="MISSED: it is '$2'"
+        missed=$((missed + 1))
+    fi
+    printf '%-68s %s\n' "$1: '$3'" "$verdict"
+}
+
+figure() { printf '%-68s %12s\n' "$1" "$2"; }
+cpus() { cat $bpf/cpus 2>/dev/null; }
+stat_of() { awk -v name="$1" '$1 == name { print $2 }' $bpf/stats; }
+
+# together SECONDS TURNS KIND...: one process of each at the same time. Prints how many turns those
+# of the first kind got.
 together() {
-    echo "== $*"
-    for kind; do
-        $load "$kind" 5 100000 &
-    done
+    local for_seconds=$1 turns=$2 kind first=$3
+    shift 2
+    for kind; do $load "$kind" "$for_seconds" "$turns" & done |
+        awk -v first="$first" '$1 == first { sum += $2 } END { print sum }'
     wait
 }
 
-together spin spin spin spin
-together calls
-$artis load 2-3 --observe || exit
-together spin spin spin spin
-together calls
-together spin spin calls faults forks mixed
-$artis stats
-dmesg | grep -iE 'sched_ext|BUG|WARN|stall'
-$artis unload
-cat /sys/kernel/sched_ext/state
+interface() {
+    same 'nothing is there at first' "$(cpus)" ''
+    $artis set 2-3
+    same 'set 2-3' "$(cpus) $(cat $state)" '2,3 enabled'
+    $artis set 2-3
+    same 'set 2-3 again' "$(cpus) $(cat $state)" '2,3 enabled'
+    $artis set 1,3
+    same 'set 1,3 while it runs' "$(cpus) $(cat $state)" '1,3 enabled'
+    $artis set 0-3 2>/dev/null
+    same 'all CPUs are refused' "$? $(cpus)" '2 1,3'
+    $artis set 0 2>/dev/null
+    same 'a CPU that is not in nohz_full= is refused' "$? $(cpus)" '3 1,3'
+    $artis class $$ rt1:7
+    same 'class' "$($artis class $$)" "$$ rt1:7"
+    same 'children inherit it' "$(sh -c "$artis class \$\$" | cut -d ' ' -f 2)" 'rt1:7'
+    $artis class $$ linux
+    same 'class linux' "$($artis class $$)" "$$ linux"
+    $artis class $$ rt1:100 2>/dev/null
+    same 'a class that there is not' "$?" 2
+    $artis class 99999999 2>/dev/null
+    same 'a process that there is not' "$?" 1
+    same 'stats are lines of a name and a number' "$(grep -vcE '^[a-z0-9_]+ [0-9]+$' $bpf/stats)" 0
+    # The kernel ends a scheduler at SysRq S.
+    echo S >/proc/sysrq-trigger
+    sleep 1
+    same 'ended by the kernel: cpus' "$(cpus) $(cat $state)" ' disabled'
+    same 'ended by the kernel: stats' "$(tail -n 1 $bpf/stats | cut -c 1-6)" 'ended '
+    $artis set 2
+    same 'set 2 after that' "$(cpus) $(cat $state)" '2 enabled'
+    $artis set ''
+    same 'set without CPUs' "$(cpus) $(cat $state) $(find $bpf 2>/dev/null)" ' disabled '
+    $artis set ''
+    same 'set without CPUs again' "$?" 0
+    umount /sys/fs/bpf
+    $artis set 2
+    same 'it mounts bpf' "$(cpus)" 2
+    $artis set ''
+}
+
+hooked() { [ -e $bpf/user_exit ] && [ -e $bpf/page_fault ] && [ -e $bpf/scheduler ]; }
+
+# What a killed one leaves is the old set or the new one, and never CPUs without hooks.
+kills() {
+    local try wrong=0 seen old=$1 new
+    for try in $(seq 100); do
+        new=$([ $((try % 3)) = 0 ] || echo $((1 + try % 3)))
+        $artis set "$new" 2>/dev/null &
+        # A whole load takes about half a second here.
+        sleep "0.$(printf %03d $((RANDOM % 800)))"
+        kill -KILL $! 2>/dev/null
+        wait $! 2>/dev/null
+        # Without its link the kernel takes a while to end it.
+        for _ in $(seq 50); do
+            seen=$(cpus)
+            [ -n "$seen" ] || [ "$(cat $state)" != disabled ] || break
+            [ -z "$seen" ] || break
+            sleep 0.1
+        done
+        if [ -n "$seen" ] && ! hooked; then
+            sleep 1
+            [ -z "$(cpus)" ] || { wrong=$((wrong + 1)); echo "try $try: '$seen' without hooks"; }
+        fi
+        case $(cpus) in
+        '' | "$old" | "$new") ;;
+        *) wrong=$((wrong + 1)); echo "try $try: '$seen' is neither '$old' nor '$new'" ;;
+        esac
+        old=$(cpus)
+        if [ $((try % 10)) = 0 ]; then
+            $artis set 2-3 || wrong=$((wrong + 1))
+            [ "$(cpus) $(cat $state)" = '2,3 enabled' ] || wrong=$((wrong + 1))
+            old=2,3
+        fi
+    done
+    bar 'wrong states in 100 kills of the loader' $wrong == 0
+    $artis set ''
+    same 'set without CPUs after that' "$(cpus) $(cat $state) $(find $bpf 2>/dev/null)" ' disabled '
+}
+
+# Under load; each guest must end in time.
+changes() {
+    local try wrong=0 sets=(2 2-3 3 1-3 1 '1,3')
+    $artis set 2-3 --observe
+    timeout $((seconds + 60)) $calls 4 "$seconds" 50000 >/tmp/calls & guests=$!
+    for try in $(seq 100); do
+        $artis set "${sets[try % 6]}" || wrong=$((wrong + 1))
+    done
+    same 'the last of 100 changes under load' "$(cpus) $(cat $state)" '1 enabled'
+    bar 'changes refused' $wrong == 0
+    wait $guests
+    bar 'exit status of the guests' $? == 0
+    figure 'calls seen on a CPU that was a real-time one by then' "$(stat_of escaped_calls_other)"
+    $artis set ''
+}
+
+hotplug() {
+    local try wrong=0
+    $artis set 2-3
+    timeout $((seconds + 60)) $calls 4 "$seconds" 50000 >/tmp/calls & guests=$!
+    for try in $(seq 10); do
+        echo 0 >/sys/devices/system/cpu/cpu3/online || wrong=$((wrong + 1))
+        sleep 0.3
+        echo 1 >/sys/devices/system/cpu/cpu3/online || wrong=$((wrong + 1))
+        sleep 0.3
+    done
+    same 'after 10 times CPU 3 off and on' "$(cpus) $(cat $state)" '2,3 enabled'
+    bar 'refused' $wrong == 0
+    wait $guests
+    bar 'exit status of the guests' $? == 0
+    $artis set ''
+}
+
+guarantee() {
+    local began faults escapes what
+    $artis set 2-3 --eager || exit 1
+    $load rt0 "$seconds" 2 &
+    $load rt0 "$seconds" 3 &
+    $calls 4 "$seconds" 100000 | sed 's/^/    /'
+    bar 'exit status of the guests' "${PIPESTATUS[0]}" == 0
+    wait
+    began=$(stat_of calls_from_rt) faults=$(stat_of faults_from_rt)
+    figure 'system calls that began on a real-time CPU' "$began"
+    figure 'page faults that began there' "$faults"
+    bar 'different system calls among them' "$(stat_of different_calls_from_rt)" '>=' 60
+    for what in calls faults; do
+        for cause in bound exiting sigreturn kernel other; do
+            escapes=$(stat_of escaped_${what}_$cause)
+            [ -z "$escapes" ] || figure "escapes: $what, $cause" "$escapes"
+        done
+    done
+    escapes=$(($(stat_of escaped_calls) - $(stat_of escaped_calls_bound)))
+    bar 'escaped calls of guests that may go, of 100,000' \
+        "$(awk "BEGIN { print $escapes / $began * 1e5 }")" '<=' 1
+    escapes=$(($(stat_of escaped_faults) - $(stat_of escaped_faults_bound)))
+    bar 'escaped faults of guests that may go, of 100,000' \
+        "$(awk "BEGIN { print $escapes / $faults * 1e5 }")" '<=' 1
+    bar 'moves of hard tasks' "$(stat_of rt0_moves)" == 0
+    figure 'an entry to running on another CPU, median, ns' "$(stat_of move_ns)"
+    figure 'longest in the kernel on a real-time CPU, ns' "$(stat_of longest_kernel_ns)"
+    grep artis: /sys/kernel/tracing/trace | sed 's/.*artis:/    artis:/' | sort | uniq -c | head
+    $artis set ''
+}
+
+# The time that the CPUs $rt_first to the last have idled, in hundredths of a second.
+idle() {
+    awk -v first="$rt_first" '/^cpu[0-9]/ && substr($1, 4) >= first { idle += $5 + $6 }
+        END { print idle }' /proc/stat
+}
+
+# ratio WHAT BAR KIND...: what those of the first KIND get with the scheduler, of what they get
+# without, in the same boot, in turns. Sets idled to how much of their time real-time CPUs idled.
+ratio() {
+    local what=$1 least=$2 with=0 without=0 before idled_ticks=0
+    shift 2
+    for _ in 1 2 3; do
+        without=$((without + $(together 3 100000 "$@")))
+        $artis set "$rt"
+        before=$(idle)
+        with=$((with + $(together 3 100000 "$@")))
+        idled_ticks=$((idled_ticks + $(idle) - before))
+        move_ns=$(stat_of move_ns)
+        $artis set ''
+    done
+    idled=$((idled_ticks / 9 / (cpus - rt_first)))
+    bar "$what: turns, of 100 without" "$((100 * with / without))" '>=' "$least"
+    figure '    real-time CPUs idle meanwhile, of 100' "$idled"
+    figure '    a move, median, ns' "$move_ns"
+}
+
+# As many as CPUs of each kind. On all of them, and half of them real-time CPUs.
+policy() {
+    local n rt rt_first idled move_ns cpus
+    cpus=$(nproc)
+    rt_first=$((cpus / 2)) rt=$((cpus / 2))-$((cpus - 1))
+    n=$(seq "$cpus")
+    # shellcheck disable=SC2086 # words
+    {
+        ratio "$cpus that compute" 90 ${n//[0-9]/spin}
+        bar 'real-time CPUs idle meanwhile, of 100' "$idled" '<' 3
+        ratio '1 with 4 calls a millisecond' 80 calls
+        ratio "$cpus with 4 calls a millisecond" 80 ${n//[0-9]/calls}
+        ratio "these and $cpus that compute" 80 ${n//[0-9]/calls} ${n//[0-9]/spin}
+        bar 'real-time CPUs idle meanwhile, of 100' "$idled" '<' 3
+    }
+}
+
+mountpoint -q /sys/fs/bpf || mount -t bpf bpf /sys/fs/bpf
+for cpu in $(seq $(($(nproc) - 1))); do
+    for server in fair ext; do
+        echo 0 >/sys/kernel/debug/sched/"${server}_server/cpu$cpu/runtime"
+    done
+done 2>/dev/null
+$artis set 1 && $artis set '' || exit 1
+for part; do
+    echo "== $part"
+    $part ''
+done
+complaints='BUG:|WARNING:|stall|hung task|soft lockup|sched_ext: .*error'
+same 'what the kernel complains of' "$(dmesg | grep -E "$complaints" | head -n 3)" ''
+[ $missed = 0 ] || { echo "$missed bars missed"; exit 1; }

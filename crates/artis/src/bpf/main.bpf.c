@@ -17,6 +17,7 @@
  */
 #include "guests.h"
 #include "control.h"
+#include "hooks.h"
 #include "observe.h"
 
 #define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
@@ -316,16 +317,12 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 	return 0;
 }
 
-/* An ejected guest runs again, on an NRT CPU. */
-static __always_inline void moved(struct task_struct *p, struct task *t, u64 now)
+/* on_return() is to run as this guest, which begins to run, returns to user mode. */
+static __always_inline void await_return(struct task_struct *p)
 {
 	int pid = p->pid;
 	struct work *w = bpf_map_lookup_elem(&works, &pid);
 
-	t->ejected = 0;
-	/* A wait for a CPU is no cost of the move. */
-	if (t->entered && !t->waited)
-		move_ns = median(move_ns, now - t->entered);
 	if (w)
 		bpf_task_work_schedule_resume(p, &w->work, &works, on_return);
 }
@@ -358,8 +355,12 @@ void BPF_PROG(artis_running, struct task_struct *p)
 		return;
 	}
 	c->began = p->flags & PF_KTHREAD || !fits(t) ? 0 : now;
-	if (t->ejected)
-		moved(p, t, now);
+	if (eager || t->ejected)
+		await_return(p);
+	/* A wait for a CPU is no cost of the move. */
+	if (t->ejected && t->entered && !t->waited)
+		move_ns = median(move_ns, now - t->entered);
+	t->ejected = 0;
 	t->entered = 0;
 }
 
@@ -444,131 +445,6 @@ void BPF_PROG(artis_exit, struct scx_exit_info *info)
 	bpf_probe_read_kernel_str(state.msg, sizeof(state.msg), info->msg);
 	state.kind = info->kind;
 	state.is_running = 0;
-}
-
-/* The numbers of system calls that were seen to begin on an RT CPU. */
-u8 seen[512];
-
-static __always_inline void eject(struct task *t, s32 cpu, u32 what)
-{
-	add(what, 1);
-	t->ejected = 1;
-	t->entered = scx_bpf_now();
-	/* Interrupts are off: this one comes as soon as they are on, before the body. */
-	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-}
-
-/* Each entry from user mode on a CPU of nohz_full=, interrupts still off. */
-SEC("tp_btf/user_exit")
-int BPF_PROG(on_user_exit, int dummy)
-{
-	s32 cpu = bpf_get_smp_processor_id();
-
-	if (!is_rt(cpu))
-		return 0;
-	struct task_struct *p = bpf_get_current_task_btf();
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	struct task *t = guest(p);
-
-	if (!t)
-		return 0;
-	if ((long)regs->orig_ax >= 0) {
-		u32 nr = regs->orig_ax;
-
-		eject(t, cpu, STAT_calls_from_rt);
-		if (nr < sizeof(seen) && !seen[nr]) {
-			seen[nr] = 1;
-			add(STAT_different_calls_from_rt, 1);
-		}
-	} else if (has_exit_work(p)) {
-		eject(t, cpu, STAT_other_from_rt);
-	}
-	return 0;
-}
-
-static __always_inline void page_fault(u32 what)
-{
-	struct task_struct *p = bpf_get_current_task_btf();
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	s32 cpu = bpf_get_smp_processor_id();
-	struct task *t = guest(p);
-
-	if (!regs_offset)
-		regs_offset = (u64)regs - (u64)p->stack;
-	if (!t)
-		return;
-	t->faults = faults(p) + 1;
-	t->fault_ip = regs->ip;
-	if (is_rt(cpu))
-		eject(t, cpu, what);
-}
-
-SEC("tp_btf/page_fault_user")
-int BPF_PROG(on_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
-{
-	page_fault(STAT_faults_from_rt);
-	return 0;
-}
-
-/* The way back to user mode writes there: the frame of a signal, and the CPU for rseq. */
-SEC("tp_btf/page_fault_kernel")
-int BPF_PROG(on_kernel_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
-{
-	page_fault(STAT_kernel_faults_from_rt);
-	return 0;
-}
-
-/* A signal for a guest on an RT CPU: it is delivered elsewhere. */
-SEC("tp_btf/signal_generate")
-int BPF_PROG(on_signal, int sig, struct kernel_siginfo *info, struct task_struct *p)
-{
-	s32 cpu = scx_bpf_task_cpu(p);
-
-	if (is_rt(cpu))
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-	return 0;
-}
-
-static __always_inline void mark_signal(void)
-{
-	struct task_struct *p = bpf_get_current_task_btf();
-	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
-	struct task *t = guest(p);
-
-	if (!t)
-		return;
-	t->signal_ip = regs->ip;
-	t->signal_ticks = 0;
-}
-
-/* It writes a frame for the handler now. Then it is at the handler. */
-SEC("tp_btf/signal_deliver")
-int BPF_PROG(on_deliver)
-{
-	mark_signal();
-	return 0;
-}
-
-/* Its registers are those of the interrupted code from about the middle of this call. */
-SEC("kprobe/__x64_sys_rt_sigreturn")
-int on_sigreturn(void *ctx)
-{
-	struct task *t = guest(bpf_get_current_task_btf());
-
-	if (t)
-		t->in_sigreturn = 1;
-	return 0;
-}
-
-SEC("kretprobe/__x64_sys_rt_sigreturn")
-int after_sigreturn(void *ctx)
-{
-	struct task *t = guest(bpf_get_current_task_btf());
-
-	mark_signal();
-	if (t)
-		t->in_sigreturn = 0;
-	return 0;
 }
 
 SEC(".struct_ops.link")

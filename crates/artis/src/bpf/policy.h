@@ -29,7 +29,7 @@ static inline bool is_worth(u64 stay_ns, u64 move_ns)
 /* A guest that is kept off RT CPUs has no stays there. They grow, so that it is tried again. */
 static inline u64 after_refusal(u64 stay_ns)
 {
-	return stay_ns + (stay_ns >> 4) + 1;
+	return stay_ns + (stay_ns >> 6) + 1;
 }
 
 /* RT1+ go before Linux tasks, and among themselves by priority; Linux tasks by what they used. */

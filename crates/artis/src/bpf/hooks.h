@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What notices that a guest enters the kernel on an RT CPU, and has it taken off before the body;
+ * and what tells of a guest that only seems to be in user mode that it is not.
+ */
+#pragma once
+#include "guests.h"
+
+/* The numbers of system calls that were seen to begin on an RT CPU. */
+u8 seen[512];
+
+static __always_inline void eject(struct task *t, s32 cpu, u32 what)
+{
+	add(what, 1);
+	t->ejected = 1;
+	t->entered = scx_bpf_now();
+	/* Interrupts are off: this one comes as soon as they are on, before the body. */
+	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+}
+
+/* Each entry from user mode on a CPU of nohz_full=, interrupts still off. */
+SEC("tp_btf/user_exit")
+int BPF_PROG(on_user_exit, int dummy)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+
+	if (!is_rt(cpu))
+		return 0;
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	struct task *t = guest(p);
+
+	if (!t)
+		return 0;
+	if ((long)regs->orig_ax >= 0) {
+		u32 nr = regs->orig_ax;
+
+		eject(t, cpu, STAT_calls_from_rt);
+		if (nr < sizeof(seen) && !seen[nr]) {
+			seen[nr] = 1;
+			add(STAT_different_calls_from_rt, 1);
+		}
+	} else if (has_exit_work(p)) {
+		eject(t, cpu, STAT_other_from_rt);
+	}
+	return 0;
+}
+
+static __always_inline void page_fault(u32 what)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task *t = guest(p);
+
+	if (!regs_offset)
+		regs_offset = (u64)regs - (u64)p->stack;
+	if (!t)
+		return;
+	t->faults = faults(p) + 1;
+	t->fault_ip = regs->ip;
+	if (is_rt(cpu))
+		eject(t, cpu, what);
+}
+
+SEC("tp_btf/page_fault_user")
+int BPF_PROG(on_page_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
+{
+	page_fault(STAT_faults_from_rt);
+	return 0;
+}
+
+/* The way back to user mode writes there: the frame of a signal, and the CPU for rseq. */
+SEC("tp_btf/page_fault_kernel")
+int BPF_PROG(on_kernel_fault, unsigned long address, struct pt_regs *regs, unsigned long code)
+{
+	page_fault(STAT_kernel_faults_from_rt);
+	return 0;
+}
+
+/* A signal for a guest on an RT CPU: it is delivered elsewhere. */
+SEC("tp_btf/signal_generate")
+int BPF_PROG(on_signal, int sig, struct kernel_siginfo *info, struct task_struct *p)
+{
+	s32 cpu = scx_bpf_task_cpu(p);
+
+	if (is_rt(cpu))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+static __always_inline void mark_signal(void)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	struct pt_regs *regs = (struct pt_regs *)bpf_task_pt_regs(p);
+	struct task *t = guest(p);
+
+	if (!t)
+		return;
+	t->signal_ip = regs->ip;
+	t->signal_ticks = 0;
+}
+
+/*
+ * It writes a frame for the handler now. Then it is at the handler. Programs of this kind run with
+ * preemption off, so that the kick comes after them on PREEMPT_RT too: no lock of signals turns
+ * interrupts off there.
+ */
+SEC("tracepoint/signal/signal_deliver")
+int on_deliver(void *ctx)
+{
+	s32 cpu = bpf_get_smp_processor_id();
+
+	mark_signal();
+	if (is_rt(cpu) && guest(bpf_get_current_task_btf()))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return 0;
+}
+
+/* Its registers are those of the interrupted code from about the middle of this call. */
+SEC("kprobe/__x64_sys_rt_sigreturn")
+int on_sigreturn(void *ctx)
+{
+	struct task *t = guest(bpf_get_current_task_btf());
+
+	if (t)
+		t->in_sigreturn = 1;
+	return 0;
+}
+
+SEC("kretprobe/__x64_sys_rt_sigreturn")
+int after_sigreturn(void *ctx)
+{
+	struct task *t = guest(bpf_get_current_task_btf());
+
+	mark_signal();
+	if (t)
+		t->in_sigreturn = 0;
+	return 0;
+}
