@@ -102,6 +102,9 @@ pub struct Facts {
     pub irqs: Vec<Irq>,
     /// Real-time CPUs under a guarantee, for other tasks too.
     pub sharing: Sharing,
+    /// The CPUs that unbound work was asked to keep to, where the kernel shows less while some are
+    /// isolated.
+    pub work_asked: Option<String>,
     /// The text of every setting in [`knob`] that this machine has.
     pub settings: BTreeMap<PathBuf, String>,
 }
@@ -130,6 +133,7 @@ impl Facts {
             cgroups: Hierarchy::read(kernel)?,
             irqs: irq::read_all(kernel)?,
             sharing: Sharing::read(kernel),
+            work_asked: kernel.text(Path::new(knob::WORKQUEUE_REQUESTED)).ok(),
             cpus,
             settings,
         })

@@ -173,8 +173,10 @@ pub fn targets(
     ];
     for (knob, away, why) in machine {
         let Some(now) = facts.setting(&knob) else { continue };
-        if let Some(target) = away.target(&knob, original(&knob).unwrap_or(now), || why.to_owned())
-        {
+        let is_work = knob == knob::workqueue_cpus();
+        let asked = facts.work_asked.as_deref().filter(|_| is_work).unwrap_or(now);
+        let original = original(&knob).unwrap_or(asked);
+        if let Some(target) = away.target(&knob, original, || why.to_owned()) {
             targets.insert(knob, target);
         }
     }

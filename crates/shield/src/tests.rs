@@ -40,6 +40,7 @@ fn machine() -> Facts {
     ];
     Facts {
         sharing: Sharing::default(),
+        work_asked: None,
         release: "7.2.13".into(),
         architecture: "x86_64".into(),
         lockdown: None,
