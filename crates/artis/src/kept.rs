@@ -33,6 +33,8 @@ pub(crate) const STATS: &str = "stats";
 const SCHEDULER: &str = "scheduler";
 const SET_CPUS: &str = "set_cpus";
 const CLASS_OF: &str = "class_of";
+/// The kernel has no memory at hand.
+const ENOMEM: i32 = 12;
 const STATE: &str = "/sys/kernel/sched_ext/state";
 
 /// What tests ask for.
@@ -116,7 +118,6 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
     constants.nr_cpus = nr_cpus;
     constants.eager = test == Test::Eager;
     let observe = test != Test::None;
-    open.maps.bss_data.as_mut().expect("the object has variables").wanted = words(cpus)?;
     open.progs.observe_enter.set_autoload(observe);
     open.progs.observe_exit.set_autoload(observe);
     open.progs.observe_fault.set_autoload(observe);
@@ -166,13 +167,22 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
     skel.progs.class_of.pin(file(CLASS_OF)).map_err(kept)?;
     // The kernel runs no task work of a map that no file and no descriptor holds (EBUSY).
     skel.maps.works.pin(file("works")).map_err(kept)?;
+    change(cpus)?;
     // Until here all of it ends with this program, but for files that the next one removes.
     let mut scheduler = skel
         .maps
         .artis
         .attach_struct_ops()
         .map_err(|error| refused("attach the scheduler", error))?;
-    pin(&mut scheduler, SCHEDULER)
+    pin(&mut scheduler, SCHEDULER)?;
+    // The kernel says yes to one that it ends at once, as its start fails.
+    let text = |name| fs::read_to_string(file(name)).unwrap_or_default();
+    if !text(CPUS).trim().is_empty() {
+        return Ok(());
+    }
+    let why = text(STATS).lines().last().unwrap_or_default().to_owned();
+    remove()?;
+    Err((1, format!("the kernel did not start the scheduler: {why}")))
 }
 
 /// Makes the directory. It must be root's alone: what is in it is believed.
@@ -189,12 +199,20 @@ fn directory() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Changes the real-time CPUs of the scheduler that runs, in one step.
+/// Sets the real-time CPUs, in one step. The scheduler may run.
 pub(crate) fn change(cpus: &CpuSet) -> Result<(), Failure> {
     let mut words = words(cpus)?;
-    match run(&opened(SET_CPUS)?, &mut words)? {
-        0 => Ok(()),
-        error => Err(refused("change its CPUs", io::Error::from_raw_os_error(-error))),
+    let program = opened(SET_CPUS)?;
+    let until = Instant::now() + Duration::from_secs(5);
+    loop {
+        match -run(&program, &mut words)? {
+            0 => return Ok(()),
+            // At the first time: the kernel makes some for the next.
+            ENOMEM if Instant::now() < until => sleep(Duration::from_millis(10)),
+            error => {
+                return Err(refused("set its CPUs", io::Error::from_raw_os_error(error)));
+            }
+        }
     }
 }
 

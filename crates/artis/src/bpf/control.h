@@ -36,11 +36,13 @@ static __always_inline bool is_wanted(s32 cpu)
 	return wanted.word[index / 64] >> (index % 64) & 1;
 }
 
-/* The roles that `wanted` says. */
-static __always_inline int set_roles(void)
+/*
+ * Once, before the scheduler starts: the kernel may have none at hand (-ENOMEM), and makes some
+ * then. Later the roles change in the masks there are.
+ */
+static __always_inline int make_masks(void)
 {
 	struct bpf_cpumask *a = bpf_cpumask_create(), *b;
-	s32 cpu;
 
 	if (!a)
 		return -12;
@@ -49,38 +51,56 @@ static __always_inline int set_roles(void)
 		bpf_cpumask_release(a);
 		return -12;
 	}
-	each_cpu(cpu, nr_cpus) {
-		if (is_wanted(cpu))
-			bpf_cpumask_set_cpu(cpu, a);
-		else
-			bpf_cpumask_set_cpu(cpu, b);
-	}
 	a = bpf_kptr_xchg(&rt_mask, a);
 	if (a)
 		bpf_cpumask_release(a);
 	b = bpf_kptr_xchg(&nrt_mask, b);
 	if (b)
 		bpf_cpumask_release(b);
-	each_cpu(cpu, nr_cpus)
-		rt[index_of(cpu)] = is_wanted(cpu);
 	return 0;
+}
+
+/* The roles that `wanted` says. */
+static __always_inline void set_roles(void)
+{
+	struct bpf_cpumask *to_rt, *to_nrt;
+	s32 cpu;
+
+	bpf_rcu_read_lock();
+	to_rt = rt_mask;
+	to_nrt = nrt_mask;
+	if (to_rt && to_nrt) {
+		each_cpu(cpu, nr_cpus) {
+			if (is_wanted(cpu)) {
+				bpf_cpumask_clear_cpu(cpu, to_nrt);
+				bpf_cpumask_set_cpu(cpu, to_rt);
+			} else {
+				bpf_cpumask_clear_cpu(cpu, to_rt);
+				bpf_cpumask_set_cpu(cpu, to_nrt);
+			}
+			rt[index_of(cpu)] = is_wanted(cpu);
+		}
+	}
+	bpf_rcu_read_unlock();
 }
 
 SEC("syscall")
 int set_cpus(struct cpu_words *to)
 {
 	static u8 before[MAX_CPUS];
+	int error = 0;
 	s32 cpu;
-	int error;
 
 #pragma unroll
 	for (int i = 0; i < MAX_CPUS / 64; i++)
 		wanted.word[i] = to->word[i];
 	each_cpu(cpu, nr_cpus)
 		before[index_of(cpu)] = rt[index_of(cpu)];
-	error = set_roles();
+	if (!rt_mask || !nrt_mask)
+		error = make_masks();
 	if (error)
 		return error;
+	set_roles();
 	/*
 	 * On a new RT CPU the guest may be in the kernel. On one that is no more, the guest has an
 	 * endless slice.
@@ -158,8 +178,16 @@ int show_stats(struct bpf_iter__bpf_map_elem *ctx)
 	s32 cpu;
 
 	if (!element) {
-		if (!state.is_running && state.kind && state.kind != EXIT_UNREG)
-			BPF_SEQ(seq, "ended %s (%s)\n", (u64)state.reason, (u64)state.msg);
+		char *reason = state.reason, *msg = state.msg;
+
+		/* Arguments that the compiler takes for constants would need a relocation of data. */
+		asm volatile("" : "+r"(reason), "+r"(msg));
+		if (state.is_running || !state.kind || state.kind == EXIT_UNREG)
+			return 0;
+		if (state.msg[0])
+			BPF_SEQ(seq, "ended %s: %s\n", (u64)reason, (u64)msg);
+		else
+			BPF_SEQ(seq, "ended %s\n", (u64)reason);
 		return 0;
 	}
 	key = *element;

@@ -350,12 +350,15 @@ void BPF_PROG(artis_running, struct task_struct *p)
 		if (!in_user) {
 			add(STAT_began_in_kernel_on_rt, 1);
 			t->entered = now;
+			/* A lock's holder that a real-time task waited for may be moved here. */
+			if (p->nr_cpus_allowed > 1 && !p->migration_disabled)
+				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		}
 		scx_bpf_task_set_slice(p, SCX_SLICE_INF);
 		return;
 	}
 	c->began = p->flags & PF_KTHREAD || !fits(t) ? 0 : now;
-	if (eager || t->ejected)
+	if (t->ejected)
 		await_return(p);
 	/* A wait for a CPU is no cost of the move. */
 	if (t->ejected && t->entered && !t->waited)
@@ -375,11 +378,14 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 		return;
 	cpu_of(cpu)->began = 0;
 	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + (now - t->since) * 100 / p->scx.weight);
+	/* Not at each preemption: on_return() brings one about, and it would come back here. */
+	if (eager && !runnable)
+		t->ejected = 1;
 	if (!is_rt(cpu))
 		return;
 	if (t->entered)
 		at_least(STAT_longest_kernel_ns, now - t->entered);
-	if (t->ejected)
+	if (t->ejected && runnable)
 		t->stay = mean(t->stay, (t->entered ?: now) - t->since, 2);
 }
 
@@ -430,9 +436,8 @@ void BPF_PROG(artis_cpu_offline, s32 cpu)
 SEC("struct_ops.s/init")
 s32 BPF_PROG(artis_init)
 {
-	int error = set_roles();
+	int error = scx_bpf_create_dsq(KERNEL, -1);
 
-	error = error ?: scx_bpf_create_dsq(KERNEL, -1);
 	error = error ?: scx_bpf_create_dsq(USER, -1);
 	state.is_running = !error;
 	return error;
