@@ -6,46 +6,21 @@
 # ARTIS_POLICY_CPUS: how many CPUs the guest has in which throughput is compared (2).
 #
 # Problem:  the crate needs clang, which asmp does without.
-# Approach: it is built here alone, by a clang that is found; without one the test is skipped, or
-#           fails in CI (ASMP_CI).
+# Approach: tests/artis.sh builds it, or says why it is skipped.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
 # shellcheck source=lib.sh
 . "$here/lib.sh"
 
-skipped() {
-    [ -z "${ASMP_CI:-}" ] || die "$1"
-    echo "skipped: $1"
-    exit 0
-}
-
-# A clang of version 16 or newer.
-find_clang() {
-    local name version
-    for name in ${BPF_CLANG:-} clang-19 clang clang-2{2..0} clang-1{8..6}; do
-        version=$("$name" -dumpversion 2>/dev/null) || continue
-        [ "${version%%.*}" -lt 16 ] || { echo "$name"; return; }
-    done
-    return 1
-}
-
 kernels=("$@")
 [ $# -gt 0 ] || kernels=(sid sid-rt)
-clang=$(find_clang) || skipped 'no clang 16 or newer here, which builds crates/artis'
-[ -e /usr/include/libelf.h ] || skipped 'no libelf-dev here, which crates/artis needs'
+artis=$("$top/tests/artis.sh" test)
+[ -n "$artis" ] || exit 0
 
 share=$(mktemp -d)
 trap 'rm -rf "$share"' EXIT
-target=$(readlink -f "${CARGO_TARGET_DIR:-$top/target}")/artis
-(cd "$top/crates/artis" &&
-    BPF_CLANG=$clang CARGO_TARGET_DIR=$target \
-        LIBBPF_SYS_LIBRARY_PATH=/usr/lib/$(gcc -print-multiarch) \
-        cargo test --release --locked --quiet &&
-    BPF_CLANG=$clang CARGO_TARGET_DIR=$target \
-        LIBBPF_SYS_LIBRARY_PATH=/usr/lib/$(gcc -print-multiarch) \
-        cargo build --release --locked --quiet)
-strip -o "$share/asmp-artis" "$target/release/asmp-artis"
+strip -o "$share/asmp-artis" "$artis"
 for program in calls load; do
     gcc -O2 -static -Wall -o "$share/$program" "$here/artis/$program.c"
 done
