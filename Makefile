@@ -5,7 +5,8 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
-.PHONY: bench-measure bench-peers bench-responses install install-rt rtlinux setup soak fuzz-files
+.PHONY: bench-measure bench-peers bench-responses bench-sharing install install-rt rtlinux setup
+.PHONY: soak fuzz-files
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -79,6 +80,11 @@ artis: SECONDS ?= 20
 artis: setup
 	ARTIS_SECONDS=$(SECONDS) tests/vm/artis.sh $(KERNELS)
 
+# How late a real-time task wakes on a CPU that others share, with and without the guard, and alone:
+# in guests, an hour or so.
+bench-sharing: setup
+	tests/vm/bench-sharing.sh $(SAMPLES) $(ROUNDS)
+
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
 # half an hour.
 containment: RUNS ?= $(if $(is_slice),20,200)
@@ -106,11 +112,13 @@ fuzz-files: setup
 	ASMP_FILE_WRITES=$(WRITES) tests/vm/test.sh sid-rt:bare -- 'files: bytes'
 
 # asmp, asmpd, and their services for systemd, as `cargo build --release` has made them: root often
-# has no cargo.
+# has no cargo. asmp-artis, which shared partitions need, if tests/artis.sh has built it.
 UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 install:
 	@test -x $(TARGET)/release/asmpd || { echo 'first: cargo build --release' >&2; exit 1; }
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/asmp $(TARGET)/release/asmpd
+	! test -x $(TARGET)/artis/release/asmp-artis || \
+		install -m755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/artis/release/asmp-artis
 	install -d $(UNITS)
 	for unit in cli/asmp daemon/asmpd; do \
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' crates/$$unit.service \
