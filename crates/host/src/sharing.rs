@@ -7,11 +7,17 @@
 
 use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
+use crate::{ErrorKind, kind_of};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
+/// The files that keep it.
+const DIR: &str = "/sys/fs/bpf/asmp";
+/// How long the kernel may take to end it.
+const MOST: Duration = Duration::from_secs(20);
 /// The CPUs that the scheduler guards: tasks that it has are there in user mode only.
 pub const CPUS: &str = "/sys/fs/bpf/asmp/cpus";
 /// What it counted: a name and a number in each line, and why it ended, if it did.
@@ -32,6 +38,8 @@ const PLACES: [&str; 2] = ["/usr/local/bin/asmp-artis", "/usr/bin/asmp-artis"];
 pub struct Sharing {
     /// CPUs that are guarded now.
     pub guarded: CpuSet,
+    /// This user may not read which: BPF's file system is root's alone under systemd.
+    pub is_hidden: bool,
     /// Schedulers in BPF (sched_ext) can be loaded: `CONFIG_SCHED_CLASS_EXT`.
     pub has_sched_ext: bool,
     /// The kernel describes its types (BTF), which the loader needs.
@@ -52,6 +60,7 @@ impl Sharing {
         let is_ours = name.as_deref() == Some(OURS);
         Self {
             guarded: if is_ours { guarded(kernel) } else { CpuSet::new() },
+            is_hidden: is_ours && is_hidden(kernel),
             has_sched_ext: state.is_ok(),
             has_btf: kernel.exists(Path::new(BTF)),
             other: name.filter(|_| !is_ours),
@@ -59,6 +68,11 @@ impl Sharing {
             preemption: preemption(kernel),
         }
     }
+}
+
+fn is_hidden(kernel: &dyn Kernel) -> bool {
+    let read = kernel.read(Path::new(CPUS));
+    read.is_err_and(|error| kind_of(&error) == ErrorKind::NotPermitted)
 }
 
 /// The word in brackets of `none voluntary (full) lazy`.
@@ -99,6 +113,9 @@ pub(crate) fn find_loader() -> Option<PathBuf> {
 /// Errors: what `asmp-artis` printed.
 pub(crate) fn set(cpus: &CpuSet) -> io::Result<()> {
     let Some(loader) = find_loader() else {
+        if cpus.is_empty() {
+            return unload();
+        }
         let why = format!("asmp-artis is not installed beside asmp or as {}", PLACES.join(", "));
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     };
@@ -118,6 +135,26 @@ pub(crate) fn set(cpus: &CpuSet) -> io::Result<()> {
         _ => io::ErrorKind::Other,
     };
     Err(io::Error::new(kind, format!("asmp-artis: {said}")))
+}
+
+/// The same as `asmp-artis set ''`, where that was uninstalled meanwhile: the scheduler first, then
+/// what notices entries for it.
+fn unload() -> io::Result<()> {
+    let dir = Path::new(DIR);
+    let missing = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(error),
+    };
+    std::fs::remove_file(dir.join("scheduler")).or_else(missing)?;
+    // The kernel ends it a moment later.
+    let end = Instant::now() + MOST;
+    while std::fs::read_to_string(NAME).is_ok_and(|name| name.trim() == OURS) {
+        if Instant::now() > end {
+            return Err(io::Error::other("the scheduler of shared partitions does not end"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::remove_dir_all(dir).or_else(missing)
 }
 
 #[cfg(test)]

@@ -64,7 +64,9 @@ pub(crate) fn fall_back(
 
 /// Is this a shared partition in force, whose CPUs the scheduler does not guard?
 pub(crate) fn lost_guard(facts: &Facts, partition: &Partition) -> bool {
-    partition.mode == Mode::Shared && !partition.cpus.is_subset(&facts.sharing.guarded)
+    partition.mode == Mode::Shared
+        && !facts.sharing.is_hidden
+        && !partition.cpus.is_subset(&facts.sharing.guarded)
 }
 
 /// Does the scheduler guard exactly these CPUs? One that has ended leaves its files behind.
@@ -141,7 +143,7 @@ pub fn hindrance(facts: &Facts, cpus: &CpuSet) -> Option<(String, String)> {
     if sharing.loader.is_none() {
         return because(
             "asmp-artis, which loads the scheduler of shared partitions, is not installed",
-            "build it with `make artis`, and install it beside asmp",
+            "build it with tests/artis.sh, and install it beside asmp",
         );
     }
     if let Some(other) = &sharing.other {

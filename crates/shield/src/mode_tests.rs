@@ -175,6 +175,17 @@ fn a_partition_whose_scheduler_has_ended_is_named_and_then_isolated() {
 }
 
 #[test]
+fn a_user_who_may_not_read_what_is_guarded_is_told_so() {
+    let fake = machine();
+    fake.done(&shared("a", "2-3"));
+    fake.kernel.arm(Some(Fault::Hide { below: "/sys/fs/bpf" }));
+    let status = fake.status();
+    let one = &status.partitions[0];
+    assert!(one.violations.is_empty(), "{:?}", one.violations);
+    assert!(one.stays.iter().any(|stays| stays.what.contains("not checked")), "{:?}", one.stays);
+}
+
+#[test]
 fn a_machine_that_cannot_guard_says_what_is_missing_and_the_best_effort_is_named() {
     type Change = fn(&FakeKernel);
     let cases: [(Change, &str); 5] = [

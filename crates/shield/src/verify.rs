@@ -299,6 +299,10 @@ fn verify_one(
     let kernel_says = has_cpus(kernel, name, (&groups.rt, partition.mode), &cpus, &mut violations);
     let lost = guard::unguarded(kernel, facts, partition);
     violations.extend(lost.map(|(what, cure)| finding(what, cure)));
+    if partition.mode == Mode::Shared && facts.sharing.is_hidden {
+        let what = format!("{}: this user may not read it: not checked", sharing::CPUS);
+        stays.push(finding(what, "look as root"));
+    }
     if !partition.idle_cpus.is_empty() {
         let cpus = online(&partition.idle_cpus);
         let idle = (groups.idle.as_path(), Mode::Isolated);

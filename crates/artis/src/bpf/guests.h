@@ -118,6 +118,15 @@ static __always_inline bool may(struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
+/* Is there a system CPU for what it does in the kernel? A kick would only interrupt it if not. */
+static __always_inline bool may_leave(struct task_struct *p)
+{
+	struct bpf_cpumask *nrt = nrt_mask;
+
+	return nrt && !p->migration_disabled &&
+	       bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
+}
+
 /* Signals and work that a task sees to before it returns to user mode. */
 static __always_inline bool has_exit_work(struct task_struct *p)
 {

@@ -254,7 +254,7 @@ void BPF_PROG(artis_tick, struct task_struct *p)
 	if (!t)
 		return;
 	if (is_rt(cpu)) {
-		if (has_exit_work(p))
+		if (has_exit_work(p) && may_leave(p))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
@@ -351,7 +351,7 @@ void BPF_PROG(artis_running, struct task_struct *p)
 			add(STAT_began_in_kernel_on_rt, 1);
 			t->entered = now;
 			/* A lock's holder that a real-time task waited for may be moved here. */
-			if (p->nr_cpus_allowed > 1 && !p->migration_disabled)
+			if (may_leave(p))
 				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		}
 		scx_bpf_task_set_slice(p, SCX_SLICE_INF);

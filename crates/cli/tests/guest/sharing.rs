@@ -16,6 +16,7 @@ pub fn all() -> Vec<Test> {
     vec![
         sharing("sharing: others compute on the cpus of a shared partition", others_compute),
         sharing("sharing: a real-time thread of others keeps off", rivals),
+        sharing("sharing: the loader may be uninstalled meanwhile", uninstalled),
         sharing("sharing: a mode changes under load, with a task inside", both_ways),
         sharing("sharing: modes side by side, and one cpu for the rest", side_by_side),
         sharing("sharing: the end of the scheduler is named, and repair isolates", ended),
@@ -75,6 +76,18 @@ fn others_compute() {
     asmp("destroy a").done();
     assert_eq!((guarded().as_str(), scheduler().as_str()), ("", "disabled"));
     assert_eq!(allowed(others[0].id()), "0-3");
+}
+
+fn uninstalled() {
+    asmp("create a --cpus 2-3 --share").done();
+    let (loader, aside) = (example("asmp-artis"), example("asmp-artis.aside"));
+    std::fs::rename(&loader, &aside).expect("it is moved");
+    let shared = asmp("create b --cpus 1 --share");
+    let gone = asmp("destroy a");
+    std::fs::rename(&aside, &loader).expect("it is moved back");
+    shared.code(57).says("is not installed");
+    gone.done();
+    assert_eq!((guarded().as_str(), scheduler().as_str()), ("", "disabled"));
 }
 
 fn rivals() {
