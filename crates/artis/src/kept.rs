@@ -60,11 +60,23 @@ pub(crate) fn locked() -> Result<File, Failure> {
     let failed = |error: io::Error| (1, format!("{BPFFS}: {error}"));
     let is_there = rustix::fs::statfs(BPFFS).map_err(|error| failed(error.into()))?;
     if u64::try_from(is_there.f_type).ok() != Some(BPFFS_MAGIC) {
-        mount("bpf", BPFFS, "bpf", MountFlags::empty(), None)
+        // Else every user might make what is believed here.
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        mount("bpf", BPFFS, "bpf", flags, Some(c"mode=0700"))
             .map_err(|error| (1, format!("cannot mount bpf at {BPFFS}: {error}")))?;
     }
+    if let Ok(seen) = fs::symlink_metadata(DIR) {
+        is_of_root(&seen)?;
+    }
     let lock = File::open(BPFFS).map_err(failed)?;
-    lock.lock().map_err(failed)?;
+    // Where others may open it, they may hold it for ever.
+    let until = Instant::now() + Duration::from_secs(20);
+    while lock.try_lock().is_err() {
+        if Instant::now() > until {
+            return Err((1, format!("another program has had {BPFFS} locked for 20 s")));
+        }
+        sleep(Duration::from_millis(20));
+    }
     Ok(lock)
 }
 
@@ -192,11 +204,14 @@ fn directory() -> Result<(), Failure> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
     }
-    let seen = fs::symlink_metadata(DIR).map_err(failed)?;
-    if !seen.is_dir() || seen.uid() != 0 || seen.mode() & 0o022 != 0 {
-        return Err((1, format!("{DIR}: not a directory that root alone writes to")));
+    is_of_root(&fs::symlink_metadata(DIR).map_err(failed)?)
+}
+
+fn is_of_root(seen: &fs::Metadata) -> Result<(), Failure> {
+    match seen.is_dir() && seen.uid() == 0 && seen.mode() & 0o022 == 0 {
+        true => Ok(()),
+        false => Err((1, format!("{DIR}: not a directory that root alone writes to"))),
     }
-    Ok(())
 }
 
 /// Sets the real-time CPUs, in one step. The scheduler may run.

@@ -20,6 +20,8 @@ pub struct Architecture {
     pub watchdog: Option<Watchdog>,
     /// Does /proc/irq show lines that each CPU has for itself?
     pub has_per_cpu_lines: bool,
+    /// Does asmp-artis know how a task enters the kernel?
+    pub shares: bool,
 }
 
 /// What tells whether the clock source is checked, and what ends that.
@@ -70,6 +72,7 @@ const KNOWN: [Architecture; 3] = [
             cure_of_dropped: "tsc=reliable at boot, if the TSC is sound",
         }),
         has_per_cpu_lines: false,
+        shares: true,
     },
     Architecture {
         name: "aarch64",
@@ -78,6 +81,7 @@ const KNOWN: [Architecture; 3] = [
         clock_cure: "clocksource=arch_sys_counter at boot",
         watchdog: None,
         has_per_cpu_lines: true,
+        shares: false,
     },
     Architecture {
         name: "riscv64",
@@ -86,6 +90,7 @@ const KNOWN: [Architecture; 3] = [
         clock_cure: "clocksource=riscv_clocksource at boot",
         watchdog: None,
         has_per_cpu_lines: true,
+        shares: false,
     },
 ];
 

@@ -15,7 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// The files that keep it.
-const DIR: &str = "/sys/fs/bpf/asmp";
+pub const DIR: &str = "/sys/fs/bpf/asmp";
 /// How long the kernel may take to end it.
 const MOST: Duration = Duration::from_secs(20);
 /// The CPUs that the scheduler guards: tasks that it has are there in user mode only.

@@ -11,6 +11,7 @@
 use crate::mode::Mode;
 use crate::partition::{Partition, Refusal, State};
 use crate::request::Request;
+use asmp_host::architecture;
 use asmp_host::sharing::{self, Sharing};
 use asmp_host::{CpuSet, Error, Facts, Kernel};
 use std::path::Path;
@@ -71,7 +72,7 @@ pub(crate) fn lost_guard(facts: &Facts, partition: &Partition) -> bool {
 
 /// Does the scheduler guard exactly these CPUs? One that has ended leaves its files behind.
 pub(crate) fn is_guarded(kernel: &dyn Kernel, cpus: &CpuSet) -> bool {
-    let leaves_files = || kernel.exists(Path::new(sharing::CPUS));
+    let leaves_files = || kernel.exists(Path::new(sharing::DIR));
     Sharing::read(kernel).guarded == *cpus && !(cpus.is_empty() && leaves_files())
 }
 
@@ -115,6 +116,10 @@ pub(crate) fn unguarded(
 pub fn hindrance(facts: &Facts, cpus: &CpuSet) -> Option<(String, String)> {
     let because = |what: &str, cure: &str| Some((what.to_owned(), cure.to_owned()));
     let sharing = &facts.sharing;
+    if !architecture::named(&facts.architecture).is_some_and(|known| known.shares) {
+        let what = format!("asmp-artis does not know {}", facts.architecture);
+        return Some((what, "share as best effort".to_owned()));
+    }
     if !sharing.has_sched_ext {
         return because(
             "this kernel has no sched_ext",

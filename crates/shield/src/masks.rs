@@ -180,6 +180,12 @@ pub fn is_rival(kernel: &dyn Kernel, task: &task::Task, shared: &CpuSet, tree: &
     !task.kernel_thread
         && !task.zombie
         && task.allowed_cpus.intersects(shared)
-        && !task.group.starts_with(tree)
+        && (!task.group.starts_with(tree) || is_aside(&task.group, tree))
         && kernel.schedule(task.id.tid).is_ok_and(|schedule| schedule.is_real_time())
+}
+
+/// Is this the group of threads that stay outside while others of their process are inside?
+pub fn is_aside(group: &Path, tree: &Path) -> bool {
+    let below = group.strip_prefix(tree).unwrap_or(Path::new(""));
+    below.iter().nth(1).is_some_and(|name| name == "rest")
 }

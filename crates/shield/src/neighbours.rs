@@ -7,7 +7,7 @@
 //! changed.
 
 use crate::guard::exclusive;
-use crate::partition::{Partition, Refusal};
+use crate::partition::{Partition, Refusal, shielded};
 use crate::plan::{Action, Base, Step};
 use asmp_host::task::{self, Task};
 use asmp_host::{
@@ -275,16 +275,24 @@ pub(crate) fn affected(
     (before, after): (&[Partition], &[Partition]),
 ) -> Result<Vec<Affected>, Refusal> {
     let taken = exclusive(after).difference(&exclusive(before));
-    let Some(base) = Base::of(facts).filter(|_| !taken.is_empty()) else { return Ok(Vec::new()) };
-    if let Some(group) = conflicting(kernel, &base, &taken) {
-        return Err(exclusive_elsewhere(&group, &taken));
+    let Some(base) = Base::of(facts) else { return Ok(Vec::new()) };
+    let asked = shielded(after).difference(&shielded(before)).union(&taken);
+    if let Some(group) = (!asked.is_empty()).then(|| conflicting(kernel, &base, &asked)).flatten() {
+        return Err(exclusive_elsewhere(&group, &asked));
+    }
+    if taken.is_empty() {
+        return Ok(Vec::new());
     }
     let threads = task::all_threads(kernel);
     let system = facts.cpus.online.difference(&exclusive(after));
     keep_deadlines(kernel, (facts, &base), &threads, &taken, &system)?;
     let mut affected = affected_groups(kernel, facts, &base, &taken);
     affected.extend(affected_processes(kernel, &base, &taken, &affected, &threads));
-    let strict = after.iter().any(|new| new.strict && !before.contains(new));
+    // One that is isolated because its guard has ended is no new wish.
+    let is_known = |new: &Partition| {
+        before.iter().any(|old| Partition { mode: old.mode, ..new.clone() } == *old)
+    };
+    let strict = after.iter().any(|new| new.strict && !is_known(new));
     match affected.first() {
         Some(first) if strict => {
             Err(Refusal::Displaces { first: first.to_string(), more: affected.len() - 1 })

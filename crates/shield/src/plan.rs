@@ -327,7 +327,7 @@ fn build(
         }
     }
     steps.extend(servers_set);
-    let (guard_first, guard_last) = groups::guard(before, &after);
+    let (guard_first, guard_last) = groups::guard(facts, before, &after);
     steps.extend(guard_first);
     groups::again(base, before, &repair.partitions, &mut steps);
     policies_again(&repair.partitions, &after, &mut steps);

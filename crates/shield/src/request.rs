@@ -157,10 +157,14 @@ impl Members {
 impl Request {
     /// Are partitions repaired, whatever others made of them, and then checked?
     pub const fn is_repair(&self) -> bool {
-        matches!(
-            self,
-            Self::Repair { .. } | Self::Resize { .. } | Self::Mode { .. } | Self::Apply { .. }
-        )
+        match self {
+            Self::Repair { .. } | Self::Resize { .. } | Self::Mode { .. } | Self::Apply { .. } => {
+                true
+            }
+            // Others may use its CPUs: the kernel vouches for nothing.
+            Self::Create { spec, .. } => !matches!(spec.mode, Mode::Isolated),
+            _ => false,
+        }
     }
 
     /// Is this partition one of those? A request for a partition that others may have changed, and
@@ -169,6 +173,7 @@ impl Request {
         match self {
             Self::Repair { .. } => true,
             Self::Resize { name, .. } | Self::Mode { name, .. } => name == partition,
+            Self::Create { name, spec } => name == partition && !spec.mode.is_isolated(),
             Self::Apply { declaration } => {
                 declaration.partitions.iter().any(|declared| declared.name == partition)
             }

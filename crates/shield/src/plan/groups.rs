@@ -22,9 +22,13 @@ pub(super) fn groups(
     if before.is_empty() && !after.is_empty() {
         open_base(facts, base, steps);
     }
-    let changed =
-        was != will_be || before.iter().map(|p| &p.name).ne(after.iter().map(|p| &p.name));
-    let widest = was.union(&will_be);
+    // CPUs change in the old mode, and the mode after that.
+    let mode_of = |new: &Partition| before.iter().find(|old| old.name == new.name);
+    let between: Vec<Partition> = after
+        .iter()
+        .map(|new| Partition { mode: mode_of(new).map_or(new.mode, |old| old.mode), ..new.clone() })
+        .collect();
+    let widest = was.union(&will_be).union(&exclusive(&between));
     if widest != was {
         for ancestor in &base.ancestors {
             steps.push(write(
@@ -63,7 +67,7 @@ pub(super) fn groups(
     for new in after.iter().filter(|new| !before.iter().any(|old| old.name == new.name)) {
         open_partition(base, new, steps);
     }
-    if changed && will_be != widest {
+    if will_be != widest {
         for ancestor in base.ancestors.iter().rev() {
             let knob = knob::exclusive_cpus(ancestor);
             let why = "this group lists only the CPUs of partitions";
@@ -445,7 +449,11 @@ fn resize_partition(
 
 /// Before the groups change: CPUs that are shared with a guarantee from now on, or still are, are
 /// guarded. After that: these alone.
-pub(super) fn guard(before: &[Partition], after: &[Partition]) -> (Option<Step>, Option<Step>) {
+pub(super) fn guard(
+    facts: &Facts,
+    before: &[Partition],
+    after: &[Partition],
+) -> (Option<Step>, Option<Step>) {
     let (was, will_be) = (guard::guarded(before), guard::guarded(after));
     let both = was.union(&will_be);
     let share = |cpus: &CpuSet, from: &CpuSet, why: String| {
@@ -458,6 +466,8 @@ pub(super) fn guard(before: &[Partition], after: &[Partition]) -> (Option<Step>,
         false => "only CPUs of shared partitions are guarded".to_owned(),
     };
     let first = (!will_be.is_empty()).then(|| share(&both, &was, guards()));
-    let last = (both != will_be).then(|| named(share(&will_be, &both, ends())));
+    // Also what is guarded now and belongs to no partition: a state was lost, or asmp was killed.
+    let now = both.union(&facts.sharing.guarded);
+    let last = (now != will_be).then(|| named(share(&will_be, &both, ends())));
     (first, last)
 }

@@ -2,6 +2,7 @@
 //! Tasks on the CPUs of a partition that do not belong there.
 
 use super::{Finding, finding};
+use crate::masks::is_aside;
 use crate::partition::Partition;
 use crate::plan::Base;
 use asmp_host::task::Task;
@@ -24,7 +25,8 @@ pub(super) fn intruders(
     {
         // Handlers of interrupts follow their line, which is judged by its affinity.
         let handler = task.kernel_thread && task.command.starts_with("irq/");
-        if task.group.starts_with(&inside) || handler {
+        let is_aside = !partition.mode.is_isolated() && is_aside(&task.group, &base.in_tree());
+        if task.group.starts_with(&inside) && !is_aside || handler {
             continue;
         }
         let stays = task.kernel_thread && (task.bound || task.allowed_cpus.len() == 1);
