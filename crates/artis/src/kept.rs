@@ -122,6 +122,10 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
     if let Some(name) = scheduler()? {
         return Err((1, format!("another scheduler runs: {name}")));
     }
+    let most = 64 * cpu_words::default().word.len();
+    if nr_cpus as usize > most {
+        return Err((3, format!("this machine has {nr_cpus} CPUs: it knows {most}")));
+    }
     let mut storage = MaybeUninit::uninit();
     let mut builder = skel::MainSkelBuilder::default();
     builder.obj_builder.debug(std::env::var_os("ASMP_ARTIS_DEBUG").is_some());
@@ -187,6 +191,8 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
         .attach_struct_ops()
         .map_err(|error| refused("attach the scheduler", error))?;
     pin(&mut scheduler, SCHEDULER)?;
+    // Guests that were in the kernel on these CPUs are interrupted only now.
+    change(cpus)?;
     // The kernel says yes to one that it ends at once, as its start fails.
     let text = |name| fs::read_to_string(file(name)).unwrap_or_default();
     if !text(CPUS).trim().is_empty() {

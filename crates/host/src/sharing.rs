@@ -10,6 +10,7 @@ use crate::kernel::Kernel;
 use crate::{ErrorKind, kind_of};
 use serde::Serialize;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -121,6 +122,8 @@ pub(crate) fn set(cpus: &CpuSet) -> io::Result<()> {
     };
     let ran = Command::new(&loader)
         .args(["set", &cpus.to_string()])
+        // ^C on a terminal is for asmp, which undoes the change.
+        .process_group(0)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", loader.display())))?;

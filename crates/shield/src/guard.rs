@@ -13,6 +13,7 @@ use crate::partition::{Partition, Refusal, State};
 use crate::request::Request;
 use asmp_host::architecture;
 use asmp_host::sharing::{self, Sharing};
+use asmp_host::task::{self, Task};
 use asmp_host::{CpuSet, Error, Facts, Kernel};
 use std::path::Path;
 
@@ -26,6 +27,30 @@ pub(crate) fn guarded(partitions: &[Partition]) -> CpuSet {
 pub(crate) fn shared(partitions: &[Partition]) -> CpuSet {
     let shared = partitions.iter().filter(|one| !one.mode.is_isolated());
     shared.fold(CpuSet::new(), |all, one| all.union(&one.cpus))
+}
+
+/// Every process, and of its other threads those that may not be on shared CPUs as they are:
+/// real-time ones, and those whose affinity names no other CPU. Cpusets keep all threads of others
+/// from isolated CPUs.
+pub(crate) fn tasks(kernel: &dyn Kernel, partitions: &[Partition]) -> Result<Vec<Task>, Error> {
+    let mut tasks = task::read_all(kernel)?;
+    let shared = shared(partitions);
+    if shared.is_empty() {
+        return Ok(tasks);
+    }
+    let matters = |tid: i32| {
+        kernel.schedule(tid).is_ok_and(|now| now.is_real_time())
+            || kernel.online_affinity(tid).is_ok_and(|cpus| cpus.is_subset(&shared))
+    };
+    let mut threads = Vec::new();
+    for process in tasks.iter().filter(|task| !task.kernel_thread) {
+        let process = process.id.tid;
+        let all = task::thread_numbers(kernel, process).unwrap_or_default();
+        let others = all.into_iter().filter(|tid| *tid != process && matters(*tid));
+        threads.extend(others.filter_map(|tid| task::read(kernel, tid).ok()));
+    }
+    tasks.extend(threads);
+    Ok(tasks)
 }
 
 /// The CPUs that these partitions take from all other tasks.
@@ -81,16 +106,15 @@ pub(crate) fn set_guard(kernel: &dyn Kernel, cpus: &CpuSet) -> Result<(), Error>
     kernel.share(cpus).map_err(Error::io(Path::new(sharing::CPUS), "guard CPUs by"))
 }
 
-/// The same on the way back of a change. A scheduler that cannot be loaded again keeps nothing else
-/// from being undone: its partitions are isolated with the next change.
+/// The same on the way back of a change. The loader runs in any case: one that a killed asmp has
+/// left at work has its lock, and changes what is guarded after we have looked. A scheduler that
+/// cannot be loaded again keeps nothing else from being undone: its partitions are isolated with
+/// the next change.
 pub(crate) fn guard_again(kernel: &dyn Kernel, cpus: &CpuSet) -> Result<(), Error> {
-    match is_guarded(kernel, cpus) {
-        true => Ok(()),
-        false => set_guard(kernel, cpus).or_else(|error| match cpus.is_empty() {
-            true => Err(error),
-            false => Ok(()),
-        }),
-    }
+    set_guard(kernel, cpus).or_else(|error| match cpus.is_empty() {
+        true => Err(error),
+        false => Ok(()),
+    })
 }
 
 /// Of a shared partition that the scheduler does not guard any more: what that means.

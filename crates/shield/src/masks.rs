@@ -136,7 +136,7 @@ pub fn confine_strays(
 ) -> Result<Vec<Mask>> {
     let (shielded, shared) = (shielded(partitions), guard::shared(partitions));
     let to = facts.cpus.online.difference(&shielded);
-    let mut strays = task::read_all(kernel)?;
+    let mut strays = guard::tasks(kernel, partitions)?;
     strays.retain(|task| is_stray(task, &shielded) || is_rival(kernel, task, &shared, tree));
     let mut had = masks::of(kernel, &strays);
     if had.is_empty() {

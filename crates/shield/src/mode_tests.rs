@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Shared partitions on a machine in memory that can guard CPUs.
 
-use crate::fixture::{FIFO_50, Fake, OTHER, REPAIR, create, destroy, set};
+use crate::fixture::{FIFO_50, Fake, OTHER, REPAIR, RESTORE, create, destroy, set};
 use crate::mode::Mode;
 use crate::partition::Refusal;
 use crate::request::{Cpus, Members, Request, Spec};
 use crate::shield::ChangeError;
 use asmp_host::fake::{FakeKernel, Fault};
 use asmp_host::sharing::{CPUS, Sharing};
+use asmp_host::{CpuSet, Kernel};
 use std::path::Path;
 
 const RT: &str = "/sys/fs/cgroup/asmp/a/rt";
@@ -99,6 +100,11 @@ fn a_task_that_is_bound_to_shared_cpus_alone_is_named() {
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].what.contains("400 (taskset) is bound to CPU 2-3"), "{said:?}");
     fake.kernel.give_at_boot(400, &set("1-3"));
+    fake.kernel.start(401, 400, "worker", OTHER);
+    fake.kernel.give_at_boot(401, &set("3"));
+    let said = &fake.status().partitions[0].violations;
+    assert!(said[0].what.contains("401 (worker) is bound to CPU 3"), "{said:?}");
+    fake.kernel.give_at_boot(401, &set("1"));
     holds(&fake, "it may leave");
     fake.done(&mode("a", Mode::BestEffort));
     fake.kernel.give_at_boot(400, &set("2-3"));
@@ -215,16 +221,26 @@ fn a_machine_that_cannot_guard_says_what_is_missing_and_the_best_effort_is_named
     fake.restored("the end");
 }
 
-/// Each step of each change refused, and a kill before and after each.
+/// The CPUs that process 200 in the partition has with others, though they are not guarded.
+fn open(fake: &Fake) -> CpuSet {
+    let is_inside = fake.kernel.task(200).unwrap().group.starts_with("/asmp");
+    let others = if is_inside { set(&fake.allowed(100)) } else { CpuSet::new() };
+    set(&fake.allowed(200)).intersection(&others).difference(&Sharing::read(&*fake.kernel).guarded)
+}
+
+/// Each step of each change refused, and a kill before and after each. After no step are CPUs open
+/// that are not guarded.
 #[test]
 fn a_change_of_modes_that_fails_or_is_killed_leaves_what_was_there() {
+    let members = Members { pids: vec![200], ..Members::default() };
+    let add = Request::Add { name: "a".into(), members };
     let changes = [
         (vec![], shared("a", "2-3")),
-        (vec![shared("a", "2-3")], mode("a", Mode::Isolated)),
-        (vec![create("a", "2-3")], mode("a", Mode::Shared)),
-        (vec![shared("a", "2-3"), shared("b", "1")], destroy("a")),
+        (vec![shared("a", "2-3"), add.clone()], mode("a", Mode::Isolated)),
+        (vec![create("a", "2-3"), add.clone()], mode("a", Mode::Shared)),
+        (vec![shared("a", "2-3"), shared("b", "1"), add.clone()], destroy("a")),
         (
-            vec![shared("a", "2-3")],
+            vec![shared("a", "2-3"), add.clone()],
             Request::Resize { name: "a".into(), cpus: "3".parse().unwrap() },
         ),
     ];
@@ -248,8 +264,10 @@ fn a_change_of_modes_that_fails_or_is_killed_leaves_what_was_there() {
             for after in [false, true] {
                 let fake = made();
                 was_there = fake.kill(&change, at, after);
+                let when = format!("{change:?}: killed at step {at}");
+                assert_eq!(open(&fake), CpuSet::new(), "{when}");
                 fake.done(&REPAIR);
-                holds(&fake, &format!("{change:?}: killed at step {at}"));
+                holds(&fake, &when);
                 fake.restored("after a kill");
             }
             steps = at;
@@ -269,4 +287,66 @@ fn the_file_of_guarded_cpus_is_written_by_no_step_but_that_of_the_scheduler() {
     fake.done(&REPAIR);
     assert_eq!(fake.text(CPUS), "2-3");
     fake.restored("the end");
+}
+
+#[test]
+fn one_file_moves_a_partition_to_other_cpus_and_shares_it() {
+    for mode in [Mode::Shared, Mode::BestEffort] {
+        let fake = machine();
+        fake.done(&create("a", "2"));
+        let file = |cpus: &str, mode: Mode| {
+            let one = serde_json::json!({"name": "a", "cpus": cpus, "mode": mode.to_string()});
+            let file = serde_json::json!({ "partition": [one] });
+            Request::Apply { declaration: serde_json::from_value(file).unwrap() }
+        };
+        fake.done(&file("3", mode));
+        holds(&fake, "moved and shared");
+        assert_eq!(fake.text(Path::new(RT).join("cpuset.cpus")), "3");
+        fake.done(&file("1-2", Mode::Isolated));
+        holds(&fake, "moved and isolated");
+        fake.restored("the end");
+    }
+}
+
+#[test]
+fn a_scheduler_that_belongs_to_no_partition_goes_with_the_next_change() {
+    for request in [create("b", "1"), RESTORE] {
+        let fake = machine();
+        fake.kernel.share(&set("2-3")).unwrap();
+        fake.done(&request);
+        assert_eq!(guarded(&fake), "");
+        fake.restored("the end");
+    }
+}
+
+#[test]
+fn a_real_time_thread_beside_its_process_is_confined_too() {
+    let fake = machine();
+    fake.kernel.start(201, 200, "app-rt", FIFO_50);
+    fake.done(&shared("a", "2-3"));
+    let members = Members { tids: vec![200], ..Members::default() };
+    fake.done(&Request::Add { name: "a".into(), members });
+    let said = &fake.status().partitions[0].violations;
+    assert!(said.is_empty(), "it was confined as it was outside: {said:?}");
+    fake.kernel.give_at_boot(201, &set("0-3"));
+    let said = &fake.status().partitions[0].violations;
+    assert!(
+        said.iter().any(|one| one.what.contains("201 (app-rt) may run on CPU 2-3")),
+        "{said:?}"
+    );
+    fake.done(&REPAIR);
+    assert_eq!(fake.allowed(201), "0-1");
+    holds(&fake, "repaired");
+}
+
+#[test]
+fn cpus_that_another_program_has_exclusively_are_not_shared() {
+    let fake = machine();
+    fake.write("/sys/fs/cgroup/cgroup.subtree_control", "+cpuset");
+    fake.kernel.make_dir(Path::new("/sys/fs/cgroup/other")).unwrap();
+    fake.write("/sys/fs/cgroup/other/cpuset.cpus.exclusive", "3");
+    for request in [shared("a", "2-3"), create("a", "2-3")] {
+        let refused = fake.ask(&request).unwrap_err();
+        assert_eq!(refused.code(), 22, "{refused}");
+    }
 }

@@ -153,7 +153,10 @@ pub fn verify(
     interrupted: bool,
 ) -> Result<Status> {
     let all = shielded(&state.partitions);
-    let tasks = if state.partitions.is_empty() { Vec::new() } else { task::read_all(kernel)? };
+    let tasks = match state.partitions.as_slice() {
+        [] => Vec::new(),
+        partitions => guard::tasks(kernel, partitions)?,
+    };
     let lines = Lines::of(facts);
     let targets = targets(facts, &state.partitions, &state.system(), &state.originals);
     let mut left = left(facts, state, &lines, &targets);

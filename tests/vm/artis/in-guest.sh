@@ -3,7 +3,7 @@
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
 # all but CPU 0 in nohz_full=. /share holds asmp-artis, calls and load. Prints a line for each
 # figure, with its bar, and exits with 1 if one is missed.
-# PARTS: interface, kills, changes, hotplug, guarantee, policy.
+# PARTS: interface, kills, changes, turns, hotplug, guarantee, policy.
 set -u
 seconds=$1
 shift
@@ -109,8 +109,11 @@ kills() {
             sleep 1
             [ -z "$(cpus)" ] || { wrong=$((wrong + 1)); echo "try $try: '$seen' without hooks"; }
         fi
-        case $(cpus) in
-        '' | "$old" | "$new") ;;
+        seen=$(cpus)
+        case $seen in
+        "$old" | "$new") ;;
+        # From one set to another nothing is unloaded.
+        '') [ -z "$old" ] || [ -z "$new" ] || wrong=$((wrong + 1)) ;;
         *) wrong=$((wrong + 1)); echo "try $try: '$seen' is neither '$old' nor '$new'" ;;
         esac
         old=$(cpus)
@@ -140,6 +143,40 @@ changes() {
     figure 'calls seen on a CPU that was a real-time one by then' "$(stat_of escaped_calls_other)"
     $artis set ''
 }
+
+# summed LIST COMMAND...: how many turns four processes on the CPUs of LIST got together.
+summed() {
+    local list=$1
+    shift
+    for _ in 1 2 3 4; do taskset -c "$list" "$@" & done | awk '{ sum += $2 } END { print sum + 0 }'
+}
+
+# Weights and classes count. Each task that is bound to real-time CPUs gets a turn, though others
+# compute there without end and nothing else runs: the kernel ends a scheduler that leaves a task
+# without for 20 s.
+turns() {
+    $artis set 2-3
+    # A task for one CPU alone waits in line there: these have two. One that runs gives way at the
+    # end of its slice to the first that waits: there are more of each kind than CPUs.
+    summed 0-1 $load spin 5 100000 >/tmp/first &
+    summed 0-1 nice $load spin 5 100000 >/tmp/last &
+    wait
+    bar 'turns of nice 0 for one of nice 10' "$(per /tmp/first /tmp/last)" '>=' 4
+    summed 0-1 sh -c "$artis class \$\$ rt1:20; exec $load spin 5 100000" >/tmp/first &
+    summed 0-1 $load spin 5 100000 >/tmp/last &
+    wait
+    bar 'turns of RT1 for one of Linux' "$(per /tmp/first /tmp/last)" '>=' 4
+    for list in 2 2 2-3 2-3 2-3; do
+        taskset -c $list $load spin 27 100000 &
+    done | sort -n -k 2 >/tmp/turns
+    same 'the scheduler after 27 s of bound tasks' "$(cpus) $(cat $state)" '2,3 enabled'
+    bar 'turns a second of the one of these five that got least' \
+        "$(awk 'NR == 1 { print $2 }' /tmp/turns)" '>' 0
+    $artis set ''
+}
+
+# The number of the first file for one of the second.
+per() { awk -v a="$(cat "$1")" -v b="$(cat "$2")" 'BEGIN { print a / (b > 0 ? b : 1) }'; }
 
 hotplug() {
     local try wrong=0

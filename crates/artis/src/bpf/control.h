@@ -78,8 +78,12 @@ static __always_inline void set_roles(void)
 				bpf_cpumask_clear_cpu(cpu, to_rt);
 				bpf_cpumask_set_cpu(cpu, to_nrt);
 			}
-			rt[index_of(cpu)] = is_wanted(cpu);
+			/* Who reads meanwhile never finds none. */
+			if (is_wanted(cpu))
+				rt[index_of(cpu)] = 1;
 		}
+		each_cpu(cpu, nr_cpus)
+			rt[index_of(cpu)] = is_wanted(cpu);
 	}
 	bpf_rcu_read_unlock();
 }
@@ -102,11 +106,11 @@ int set_cpus(struct cpu_words *to)
 		return error;
 	set_roles();
 	/*
-	 * On a new RT CPU the guest may be in the kernel. On one that is no more, the guest has an
-	 * endless slice.
+	 * On an RT CPU the guest may be in the kernel: the CPU is new, or the scheduler has just
+	 * started, in which time kicks are lost. On one that is no more, it has an endless slice.
 	 */
 	each_cpu(cpu, nr_cpus)
-		if (before[index_of(cpu)] != rt[index_of(cpu)])
+		if (before[index_of(cpu)] || is_rt(cpu))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }

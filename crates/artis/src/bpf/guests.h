@@ -47,6 +47,7 @@ struct task {
 	u64 signal_ip;		/* where user mode was as a signal came, or went on after one */
 	u32 signal_ticks;	/* ticks since */
 	u32 in_sigreturn;	/* It returns from the handler of a signal. */
+	u64 used;		/* what it ran, by its weight */
 	u64 since;		/* when it began to run */
 	u64 entered;		/* when it entered the kernel on an RT CPU; 0: in user mode */
 	u64 stay;		/* mean length of its stays on RT CPUs that an entry ended */

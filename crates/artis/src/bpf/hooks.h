@@ -32,11 +32,12 @@ int BPF_PROG(on_user_exit, int dummy)
 
 	if (!t)
 		return 0;
-	if ((long)regs->orig_ax >= 0) {
-		u32 nr = regs->orig_ax;
+	/* The kernel, too, takes the lower half alone for the number of a call. */
+	s32 nr = (s32)regs->orig_ax;
 
+	if (nr >= 0) {
 		eject(t, cpu, STAT_calls_from_rt);
-		if (nr < sizeof(seen) && !seen[nr]) {
+		if ((u32)nr < sizeof(seen) && !seen[nr]) {
 			seen[nr] = 1;
 			add(STAT_different_calls_from_rt, 1);
 		}

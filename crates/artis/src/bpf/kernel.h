@@ -116,6 +116,7 @@ enum scx_enq_flags {
 	SCX_ENQ_IMMED = 1,
 	SCX_ENQ_REENQ = 2,
 	SCX_ENQ_LAST = 3,
+	SCX_ENQ_PREEMPT = 4,
 };
 enum scx_ops_flags {
 	SCX_OPS_ENQ_LAST = 2,

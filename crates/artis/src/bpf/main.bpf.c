@@ -25,6 +25,7 @@
 #define SCX_SLICE_INF (~0ULL)
 #define SCX_ENQ_WAKEUP 1
 #define IMMED bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_IMMED)
+#define PREEMPT bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT)
 
 enum { KERNEL = 1, USER = 2 };
 
@@ -39,7 +40,6 @@ s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowe
 const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
-bool scx_bpf_task_set_dsq_vtime(struct task_struct *p, u64 vtime) __ksym;
 int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *work, void *map,
 				  int (*callback)(struct bpf_map *map, void *key, void *value)) __ksym __weak;
 
@@ -77,7 +77,7 @@ static __always_inline void insert(struct task_struct *p, struct task *t, u64 qu
 	struct scx_bpf_dsq_insert_vtime_args args = {
 		.dsq_id = queue,
 		.slice = slice_ns,
-		.vtime = place_in_queue(t->prio, p->scx.dsq_vtime, vtime_now - slice_ns),
+		.vtime = place_in_queue(t->prio, t->used, vtime_now - slice_ns),
 		.enq_flags = flags & ~bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST),
 	};
 
@@ -162,7 +162,25 @@ static __always_inline void enqueue_kernel(struct task_struct *p, struct task *t
 		t->waited = !make_room(p);
 }
 
-static __always_inline void enqueue_user(struct task_struct *p, struct task *t, s32 cpu, u64 flags)
+/* No system CPU may run it, whose tick would see to it. A guest that had its turn makes room. */
+static __always_inline void take_turn(struct task_struct *p)
+{
+	u64 now = scx_bpf_now();
+	s32 cpu;
+
+	each_cpu(cpu, nr_cpus) {
+		struct cpu *c = cpu_of(cpu);
+
+		if (!is_rt(cpu) || !may(p, cpu) || !c->began || now - c->began <= slice_ns)
+			continue;
+		c->began = now;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		return;
+	}
+}
+
+static __always_inline void enqueue_user(struct task_struct *p, struct task *t, s32 cpu, u64 flags,
+					 bool is_bound)
 {
 	bool again = flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ);
 	s32 to = again ? -1 : idle_of(p, cpu, rt_mask);
@@ -177,6 +195,8 @@ static __always_inline void enqueue_user(struct task_struct *p, struct task *t, 
 		to = idle_of(p, cpu, nrt_mask);
 	if (to >= 0)
 		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
+	else if (is_bound)
+		take_turn(p);
 }
 
 /* Nothing waits for the CPU of this guest, so it stays there. */
@@ -199,7 +219,10 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 	bool in_user, is_bound;
 
 	if (!t || !nrt || p->nr_cpus_allowed == 1) {
-		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL, slice_ns, 0);
+		/* A guest that computes there has an endless slice. */
+		u64 at_once = flags & SCX_ENQ_WAKEUP && is_rt(cpu) ? PREEMPT : 0;
+
+		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL, slice_ns, at_once);
 		return;
 	}
 	is_bound = !bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
@@ -216,7 +239,7 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		in_user = false;
 	}
 	if (in_user)
-		enqueue_user(p, t, cpu, flags);
+		enqueue_user(p, t, cpu, flags, is_bound);
 	else
 		enqueue_kernel(p, t, cpu, flags);
 }
@@ -338,8 +361,8 @@ void BPF_PROG(artis_running, struct task_struct *p)
 
 	if (!t)
 		return;
-	if ((s64)(p->scx.dsq_vtime - vtime_now) > 0)
-		vtime_now = p->scx.dsq_vtime;
+	if ((s64)(t->used - vtime_now) > 0)
+		vtime_now = t->used;
 	t->since = now;
 	in_user = at_user(p, t);
 	c->in_user = in_user;
@@ -354,7 +377,8 @@ void BPF_PROG(artis_running, struct task_struct *p)
 			if (may_leave(p))
 				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		}
-		scx_bpf_task_set_slice(p, SCX_SLICE_INF);
+		/* One that has no other CPU takes turns there with its like. */
+		scx_bpf_task_set_slice(p, may_leave(p) ? SCX_SLICE_INF : slice_ns);
 		return;
 	}
 	c->began = p->flags & PF_KTHREAD || !fits(t) ? 0 : now;
@@ -377,7 +401,7 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	cpu_of(cpu)->began = 0;
-	scx_bpf_task_set_dsq_vtime(p, p->scx.dsq_vtime + (now - t->since) * 100 / p->scx.weight);
+	t->used += (now - t->since) * 100 / p->scx.weight;
 	/* Not at each preemption: on_return() brings one about, and it would come back here. */
 	if (eager && !runnable)
 		t->ejected = 1;
@@ -392,7 +416,10 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 SEC("struct_ops/enable")
 void BPF_PROG(artis_enable, struct task_struct *p)
 {
-	scx_bpf_task_set_dsq_vtime(p, vtime_now);
+	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
+
+	if (t)
+		t->used = vtime_now;
 }
 
 SEC("struct_ops.s/init_task")

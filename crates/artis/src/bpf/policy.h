@@ -32,12 +32,16 @@ static inline u64 after_refusal(u64 stay_ns)
 	return stay_ns + (stay_ns >> 6) + 1;
 }
 
-/* RT1+ go before Linux tasks, and among themselves by priority; Linux tasks by what they used. */
+/*
+ * RT1+ go before Linux tasks, and among themselves by priority; Linux tasks by what they used. The
+ * kernel compares places as times, which wrap: 2^62 ns before 0 is before all that is used in a
+ * hundred years.
+ */
 static inline u64 place_in_queue(u32 prio, u64 used, u64 least)
 {
 	if (prio)
-		return 100 - prio;
-	return (1ULL << 60) + ((s64)(used - least) < 0 ? least : used);
+		return 100 - prio - (1ULL << 62);
+	return (s64)(used - least) < 0 ? least : used;
 }
 
 /* NRT CPUs serve guests in the kernel first. Every eighth time those in user mode go first, as RT
