@@ -53,6 +53,7 @@ pub enum Command {
     /// stays when the command ends.
     #[command(after_long_help = examples::EXEC)]
     Exec(Exec),
+    Class(crate::class::Args),
     /// Show the steps of a change without making it
     ///
     /// Prints each file that the change would write, with its old value, its new value and the
@@ -171,10 +172,14 @@ pub enum Command {
     },
     /// Keep one CPU busy, to see what disturbs it
     #[command(hide = true, name = "spin")]
-    Spin { milliseconds: u64 },
+    Spin {
+        milliseconds: u64,
+    },
     /// Keep the caches of one CPU dirty, for the load cache
     #[command(hide = true, name = "flood")]
-    Flood { bytes: usize },
+    Flood {
+        bytes: usize,
+    },
 }
 
 /// What changes partitions and can be planned.

@@ -37,6 +37,15 @@ Examples:
   sudo asmp exec motion --policy rr:10 -- ./tool
       The same as SCHED_RR 10.";
 
+pub const CLASS: &str = "\
+Examples:
+  sudo asmp class rt1:20 -- ./vision
+      Run ./vision on the CPUs that partitions share, before other tasks.
+  sudo asmp class rt1:30 --pid 4711
+      Let process 4711 and its children go first.
+  sudo asmp class --pid 4711
+      Show the class of each of its threads.";
+
 pub const PLAN: &str = "\
 Examples:
   sudo asmp plan create motion --cpus 2-3

@@ -7,8 +7,8 @@ use asmp_measure::run::RunError;
 use asmp_shield::{ChangeError, Refusal};
 
 pub use asmp_shield::code::{
-    BAD_FILE, BAD_STATE, BUSY, NO_TIMERLAT, NOT_ROOT, NOT_UNDONE, POLICY_REFUSED, STRICT,
-    TRACER_IN_USE, UNDONE, UNEXPECTED, UNPROVED, USAGE, of_signal,
+    BAD_FILE, BAD_STATE, BUSY, CANNOT_SHARE, NO_TASK, NO_TIMERLAT, NOT_ROOT, NOT_UNDONE,
+    POLICY_REFUSED, STRICT, TRACER_IN_USE, UNDONE, UNEXPECTED, UNPROVED, USAGE, of_signal,
 };
 
 /// An error with its exit code, for failures that no library enum covers.
@@ -85,7 +85,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (30, "refused: invalid partition name"),
     (31, "refused: the partition name is taken"),
     (32, "refused: no such partition"),
-    (33, "refused: no such task"),
+    (NO_TASK, "refused: no such task"),
     (34, "refused: the task is a kernel thread bound to its CPU, or asmp's own process"),
     (35, "refused: the task or IRQ line is not in the partition"),
     (36, "refused: no such IRQ line, or one that each CPU has for itself"),
@@ -136,7 +136,11 @@ pub const TABLE: &[(u8, &str)] = &[
          again when it has ended",
     ),
     (NO_PORT, "web: the port is taken, or this user may not use it"),
-    (57, "refused: this machine cannot share CPUs under a guarantee"),
+    (
+        CANNOT_SHARE,
+        "refused: this machine cannot share CPUs under a guarantee; class: no partition is shared \
+         so",
+    ),
     (
         NOT_SCHEDULABLE,
         "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed",

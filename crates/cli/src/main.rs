@@ -10,6 +10,7 @@ mod asmpd;
 mod boot;
 mod change;
 mod check;
+mod class;
 #[cfg(test)]
 mod conformance;
 mod duration;
@@ -77,6 +78,7 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
         Command::Change(change) => change::change(shield, &change)?,
         Command::Run(run) => return run::run(shield, &run),
         Command::Exec(exec) => return run::exec(shield, &exec),
+        Command::Class(args) => return class::class(kernel, &args),
         Command::Plan { json, change } => change::planned(shield, &change, json)?,
         Command::Status(args) => return status::status(shield, &args),
         Command::Events(args) => return events::events(&args),

@@ -9,10 +9,12 @@ use crate::cpuset::CpuSet;
 use crate::kernel::Kernel;
 use crate::{ErrorKind, kind_of};
 use serde::Serialize;
+use std::fmt;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// The files that keep it.
@@ -113,22 +115,79 @@ pub(crate) fn find_loader() -> Option<PathBuf> {
 /// Has the scheduler guard exactly these CPUs: loads it, changes it, or, for none, unloads it.
 /// Errors: what `asmp-artis` printed.
 pub(crate) fn set(cpus: &CpuSet) -> io::Result<()> {
-    let Some(loader) = find_loader() else {
-        if cpus.is_empty() {
-            return unload();
+    if cpus.is_empty() && find_loader().is_none() {
+        return unload();
+    }
+    ask_loader(&["set", &cpus.to_string()]).map(drop)
+}
+
+/// How the scheduler of shared partitions serves an ordinary task (ARTiS, section 2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    Linux,
+    /// Before Linux tasks, and among its like by priority, 1 to 99: the highest first.
+    Rt1 {
+        priority: u8,
+    },
+}
+
+impl fmt::Display for Class {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Linux => f.write_str("linux"),
+            Self::Rt1 { priority } => write!(f, "rt1:{priority}"),
         }
+    }
+}
+
+impl FromStr for Class {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let priority = match text {
+            "linux" => return Ok(Self::Linux),
+            "rt1" => Some(1),
+            "rt0" => {
+                return Err("rt0 is a real-time task in the partition: start it with `asmp exec \
+                            NAME --policy fifo:N`"
+                    .to_owned());
+            }
+            _ => text.strip_prefix("rt1:").and_then(|number| number.parse().ok()),
+        };
+        match priority.filter(|priority| (1..=99).contains(priority)) {
+            Some(priority) => Ok(Self::Rt1 { priority }),
+            None => Err("use linux, rt1 or rt1:PRIORITY, 1 to 99".to_owned()),
+        }
+    }
+}
+
+/// The class of each thread of a process, a line `THREAD CLASS` each. Errors: what `asmp-artis`
+/// printed.
+pub fn classes(process: i32) -> io::Result<String> {
+    ask_loader(&["class", &process.to_string()])
+}
+
+/// Gives all threads of a process this class, until the scheduler is unloaded; their children
+/// inherit it. Errors: what `asmp-artis` printed.
+pub fn set_class(process: i32, class: Class) -> io::Result<()> {
+    ask_loader(&["class", &process.to_string(), &class.to_string()]).map(drop)
+}
+
+/// What the loader prints. Errors: what it prints of one.
+fn ask_loader(words: &[&str]) -> io::Result<String> {
+    let Some(loader) = find_loader() else {
         let why = format!("asmp-artis is not installed beside asmp or as {}", PLACES.join(", "));
         return Err(io::Error::new(io::ErrorKind::Unsupported, why));
     };
     let ran = Command::new(&loader)
-        .args(["set", &cpus.to_string()])
+        .args(words)
         // ^C on a terminal is for asmp, which undoes the change.
         .process_group(0)
         .stdin(Stdio::null())
         .output()
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", loader.display())))?;
     if ran.status.success() {
-        return Ok(());
+        return Ok(String::from_utf8_lossy(&ran.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&ran.stderr);
     let said = said.trim().trim_start_matches("asmp-artis: ");
@@ -192,6 +251,18 @@ mod tests {
 
         let (_root, linux) = machine(&[("/proc/version", "")]);
         assert!(!Sharing::read(&linux).has_sched_ext);
+    }
+
+    #[test]
+    fn a_class_has_a_name_and_rt1_a_priority() {
+        for text in ["linux", "rt1:1", "rt1:99"] {
+            assert_eq!(text.parse::<Class>().unwrap().to_string(), text);
+        }
+        assert_eq!("rt1".parse(), Ok(Class::Rt1 { priority: 1 }));
+        for text in ["", "rt", "rt1:", "rt1:0", "rt1:100", "rt1:-1", "rt2:5", "Linux", "rt1: 5"] {
+            assert!(text.parse::<Class>().is_err(), "{text:?}");
+        }
+        assert!("rt0".parse::<Class>().unwrap_err().contains("asmp exec"));
     }
 
     #[test]

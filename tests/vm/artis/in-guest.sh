@@ -151,13 +151,12 @@ summed() {
     for _ in 1 2 3 4; do taskset -c "$list" "$@" & done | awk '{ sum += $2 } END { print sum + 0 }'
 }
 
-# Weights and classes count. Each task that is bound to real-time CPUs gets a turn, though others
-# compute there without end and nothing else runs: the kernel ends a scheduler that leaves a task
-# without for 20 s.
+# Weights and classes count. Each task gets a turn, though others compute without end: RT1, and
+# tasks that are bound to some CPUs. The kernel ends a scheduler that leaves a task without for 20 s.
 turns() {
     $artis set 2-3
-    # A task for one CPU alone waits in line there: these have two. One that runs gives way at the
-    # end of its slice to the first that waits: there are more of each kind than CPUs.
+    # One that runs gives way at the end of its slice to the first that waits: there are more of
+    # each kind than CPUs.
     summed 0-1 $load spin 5 100000 >/tmp/first &
     summed 0-1 nice $load spin 5 100000 >/tmp/last &
     wait
@@ -166,11 +165,15 @@ turns() {
     summed 0-1 $load spin 5 100000 >/tmp/last &
     wait
     bar 'turns of RT1 for one of Linux' "$(per /tmp/first /tmp/last)" '>=' 4
-    for list in 2 2 2-3 2-3 2-3; do
+    for _ in 1 2 3 4 5; do
+        sh -c "$artis class \$\$ rt1:20; exec $load spin 27 100000" &
+    done >/tmp/first
+    for list in 0 0 1 1 2 2 0-1 2-3 2-3 2-3; do
         taskset -c $list $load spin 27 100000 &
     done | sort -n -k 2 >/tmp/turns
-    same 'the scheduler after 27 s of bound tasks' "$(cpus) $(cat $state)" '2,3 enabled'
-    bar 'turns a second of the one of these five that got least' \
+    wait
+    same 'the scheduler after 27 s of bound tasks and of RT1' "$(cpus) $(cat $state)" '2,3 enabled'
+    bar 'turns a second of the one of ten Linux tasks that got least' \
         "$(awk 'NR == 1 { print $2 }' /tmp/turns)" '>' 0
     $artis set ''
 }

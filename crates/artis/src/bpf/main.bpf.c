@@ -46,7 +46,8 @@ int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work
 const volatile u64 slice_ns = 3000000;
 /* For tests of the guarantee: guests go to RT CPUs whenever they can, worth it or not. */
 const volatile bool eager;
-u64 vtime_now;
+/* The most that a guest had used when it began to run. */
+u64 used_most;
 
 struct work {
 	struct bpf_task_work work;
@@ -77,7 +78,7 @@ static __always_inline void insert(struct task_struct *p, struct task *t, u64 qu
 	struct scx_bpf_dsq_insert_vtime_args args = {
 		.dsq_id = queue,
 		.slice = slice_ns,
-		.vtime = place_in_queue(t->prio, t->used, vtime_now - slice_ns),
+		.vtime = place_in_queue(t->prio, scx_bpf_now(), t->used, used_most),
 		.enq_flags = flags & ~bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST),
 	};
 
@@ -218,13 +219,15 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 	s32 cpu = scx_bpf_task_cpu(p);
 	bool in_user, is_bound;
 
-	if (!t || !nrt || p->nr_cpus_allowed == 1) {
+	if (!t || !nrt || (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD)) {
 		/* A guest that computes there has an endless slice. */
 		u64 at_once = flags & SCX_ENQ_WAKEUP && is_rt(cpu) ? PREEMPT : 0;
 
 		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL, slice_ns, at_once);
 		return;
 	}
+	if (flags & SCX_ENQ_WAKEUP)
+		t->used = after_sleep(t->used, used_most, slice_ns);
 	is_bound = !bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
 	in_user = is_bound || (!(flags & SCX_ENQ_WAKEUP) && at_user(p, t));
 	if (is_bound)
@@ -361,8 +364,8 @@ void BPF_PROG(artis_running, struct task_struct *p)
 
 	if (!t)
 		return;
-	if ((s64)(t->used - vtime_now) > 0)
-		vtime_now = t->used;
+	if ((s64)(t->used - used_most) > 0)
+		used_most = t->used;
 	t->since = now;
 	in_user = at_user(p, t);
 	c->in_user = in_user;
@@ -401,7 +404,7 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	cpu_of(cpu)->began = 0;
-	t->used += (now - t->since) * 100 / p->scx.weight;
+	t->used = after_run(t->used, used_most, now - t->since, p->scx.weight);
 	/* Not at each preemption: on_return() brings one about, and it would come back here. */
 	if (eager && !runnable)
 		t->ejected = 1;
@@ -419,7 +422,7 @@ void BPF_PROG(artis_enable, struct task_struct *p)
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 
 	if (t)
-		t->used = vtime_now;
+		t->used = used_most;
 }
 
 SEC("struct_ops.s/init_task")

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /* What the scheduler decides by: pure functions of times and counts. Units: ns. */
 #pragma once
-#include "kernel.h"
+
+/* RT1+ let others go before them for so long for each priority that they have less than 99. */
+#define PRIORITY_NS 20000000LL
+/* Linux tasks let RT1+ go before them for so long, and each other by what they used. */
+#define LINUX_NS 2500000000LL
+#define MOST_LAG_NS 500000000LL
 
 /* A mean over about the last 2^shift samples. */
 static inline u64 mean(u64 old, u64 sample, u32 shift)
@@ -33,15 +38,34 @@ static inline u64 after_refusal(u64 stay_ns)
 }
 
 /*
- * RT1+ go before Linux tasks, and among themselves by priority; Linux tasks by what they used. The
- * kernel compares places as times, which wrap: 2^62 ns before 0 is before all that is used in a
- * hundred years.
+ * A place is the time until which others may still come and go before the guest. RT1+ go before
+ * Linux tasks, and among themselves by priority; Linux tasks by what they used. But each has its
+ * turn, though others compute without end: the kernel ends a scheduler that lets one wait for 20 s.
  */
-static inline u64 place_in_queue(u32 prio, u64 used, u64 least)
+static inline u64 place_in_queue(u32 prio, u64 now, u64 used, u64 used_most)
 {
+	s64 lag = used - used_most;
+
 	if (prio)
-		return 100 - prio - (1ULL << 62);
-	return (s64)(used - least) < 0 ? least : used;
+		return now + (99 - prio) * PRIORITY_NS;
+	if (lag > MOST_LAG_NS)
+		lag = MOST_LAG_NS;
+	if (lag < -MOST_LAG_NS)
+		lag = -MOST_LAG_NS;
+	return now + LINUX_NS + lag;
+}
+
+/* What a guest used that has slept: sleep saves no more than a slice for later. */
+static inline u64 after_sleep(u64 used, u64 used_most, u64 slice_ns)
+{
+	return (s64)(used - used_most + slice_ns) < 0 ? used_most - slice_ns : used;
+}
+
+/* What a guest used once it has run. One that had an RT CPU for hours owes no more than the lag. */
+static inline u64 after_run(u64 used, u64 used_most, u64 ran_ns, u32 weight)
+{
+	used += ran_ns * 100 / weight;
+	return (s64)(used - used_most) > MOST_LAG_NS ? used_most + MOST_LAG_NS : used;
 }
 
 /* NRT CPUs serve guests in the kernel first. Every eighth time those in user mode go first, as RT

@@ -3,7 +3,7 @@
 
 use super::guests::{Boot, On};
 use super::held::Daemon;
-use super::lab::{Process, Test, allowed, asmp, example, read, test, until};
+use super::lab::{Process, Test, allowed, asmp, binary, example, read, test, until};
 use asmp_host::sharing::CPUS;
 use asmp_host::{Linux, task};
 use std::collections::BTreeSet;
@@ -19,6 +19,7 @@ pub fn all() -> Vec<Test> {
         sharing("sharing: the loader may be uninstalled meanwhile", uninstalled),
         sharing("sharing: a mode changes under load, with a task inside", both_ways),
         sharing("sharing: modes side by side, and one cpu for the rest", side_by_side),
+        sharing("sharing: a class is inherited, and rt1 goes first", classes),
         sharing("sharing: the end of the scheduler is named, and repair isolates", ended),
         sharing("sharing: asmpd isolates when the scheduler ends", ended_under_asmpd),
         test("sharing: a kernel without it refuses, and shares as best effort", best_effort)
@@ -76,6 +77,48 @@ fn others_compute() {
     asmp("destroy a").done();
     assert_eq!((guarded().as_str(), scheduler().as_str()), ("", "disabled"));
     assert_eq!(allowed(others[0].id()), "0-3");
+}
+
+/// Clock ticks in user mode of all these processes together.
+fn computed(processes: &[Process]) -> u64 {
+    let ticks = |one: &Process| {
+        let stat = read(&format!("/proc/{}/stat", one.id()));
+        let after = stat.rsplit_once(')').expect("a command").1;
+        after.split_whitespace().nth(11).expect("utime").parse::<u64>().expect("a number")
+    };
+    processes.iter().map(ticks).sum()
+}
+
+fn classes() {
+    asmp("class rt1:20 -- true").code(57).says("no partition is shared under the guarantee");
+    asmp("create a --cpus 2-3 --share").done();
+    asmp("class rt1:20 -- sh -c true").done();
+    asmp("class rt1:20 -- /nowhere").code(127);
+    asmp("class rt1:20 --pid 4000000").code(33).says("no process 4000000");
+    asmp("class rt0 --pid 1").code(2).says("asmp exec");
+    asmp("class rt1:100 --pid 1").code(2).says("1 to 99");
+    asmp("class --pid 1").done().says("1 linux");
+    let others = spinners(5);
+    let program = binary().display().to_string();
+    let of_class = |_| {
+        let spin = "while :; do :; done";
+        Process::start(&program, &["class", "rt1:20", "--", "sh", "-c", spin])
+    };
+    let first: Vec<Process> = (0..5).map(of_class).collect();
+    let class_of = |one: &Process| asmp(&format!("class --pid {}", one.id())).done();
+    until("all have their class", || {
+        first.iter().all(|one| class_of(one).out.contains(&format!("{} rt1:20", one.id())))
+    });
+    let (before, others_before) = (computed(&first), computed(&others));
+    until("RT1 computes", || computed(&first) - before > 400);
+    let (rt1, linux) = (computed(&first) - before, computed(&others) - others_before);
+    assert!(rt1 > 4 * linux, "RT1 had {rt1} ticks, others {linux}");
+    asmp(&format!("class linux --pid {}", first[0].id())).done();
+    class_of(&first[0]).says("linux");
+    let child = format!("sleep 1000 & {program} class --pid $!; kill $!");
+    asmp(&format!("class rt1:7 -- sh -c '{child}'")).done().says(" rt1:7");
+    asmp("mode a isolated").done();
+    asmp(&format!("class --pid {}", first[1].id())).code(57);
 }
 
 fn uninstalled() {
