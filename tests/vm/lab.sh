@@ -30,6 +30,7 @@ usage: lab.sh [OPTIONS] [-- COMMAND ARGS...]     (no COMMAND: a shell)
   --out DIR             what the command leaves in /out is copied to DIR
   --etc DIR             what is in DIR is laid over the guest's /etc before PID 1 starts
   --device NAME         one more QEMU device (edu)
+  --plugin FILE,ARGS    a plugin of QEMU's emulation
   --timeout S           ends the guest S seconds after ready: 124 (default 600)
   --tcg                 emulation also where KVM works
   --watch-clock         without tsc=reliable: the kernel watches its clock as on other machines
@@ -42,7 +43,7 @@ END
 
 fail() { say "$*"; exit 125; }
 
-kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' etc='' device='' timeout=600
+kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' etc='' device='' plugin='' timeout=600
 accel='' icount='' watch='' console='' verbose='' command=()
 boot_tries=3 boot_seconds=120 stopped=0
 
@@ -57,7 +58,7 @@ options() {
         --help) usage; exit ;;
         --) shift; command=("$@"); break ;;
         --kernel | --init | --cpus | --mem | --append | --share | --out | --etc | --device | \
-            --timeout | --console)
+            --plugin | --timeout | --console)
             [ $# -gt 1 ] || fail "$1 needs a value"
             printf -v "${1#--}" '%s' "$2"
             shift
@@ -148,6 +149,7 @@ systemd.condition_needs_update=0 $append")
     else
         args+=(-accel "tcg,thread=multi")
     fi
+    [ -z "$plugin" ] || args+=(-plugin "$plugin")
     disk root "$image" snapshot=on
     disk modules "$kernel_dir/modules.ext4" read-only=on
     [ -z "$share" ] || disk share "$run/share.ext4" cache=unsafe

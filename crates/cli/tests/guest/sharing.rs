@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Shared partitions: others compute on their CPUs, and what ends the guard isolates them.
 
-use super::guests::{Boot, On};
+use super::guests::{Boot, On, Tier};
 use super::held::Daemon;
-use super::lab::{Process, Test, allowed, asmp, binary, example, read, test, until};
+use super::lab::{
+    Process, Test, allowed, asmp, binary, example, read, spawn_asmp, test, tier, until, until_free,
+};
+use super::random::hands::online;
+use super::watchdog;
 use asmp_host::sharing::CPUS;
-use asmp_host::{Linux, task};
+use asmp_host::{Kernel, Linux, task};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
     let sharing = |name, run: fn()| {
@@ -22,6 +28,7 @@ pub fn all() -> Vec<Test> {
         sharing("sharing: a class is inherited, and rt1 goes first", classes),
         sharing("sharing: the end of the scheduler is named, and repair isolates", ended),
         sharing("sharing: asmpd isolates when the scheduler ends", ended_under_asmpd),
+        sharing("sharing: stress of all that enters the kernel, while modes change", stress),
         test("sharing: a kernel without it refuses, and shares as best effort", best_effort)
             .on(On::All)
             .booted(&[Boot::Bare]),
@@ -221,6 +228,85 @@ fn ended_under_asmpd() {
     }
     let (counts, told) = asmpd.ends();
     assert_eq!(counts.violations, 3, "{told}");
+}
+
+/// Two seconds each of what forks, executes, signals, traces, faults and changes affinities.
+fn stressors() -> Process {
+    let script = "while :; do stress-ng --sequential 2 --timeout 2s --temp-path /var/tmp -q \
+                  --with fork,vfork,exec,clone,pthread,signal,sigsegv,sigfpe,ptrace,affinity,nice,\
+                  mmap,userfaultfd,io-uring,pipe,switch,futex; done";
+    let mut command = Command::new("setsid");
+    command.args(["--wait", "sh", "-c", script]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    Process(command.spawn().expect("stress-ng starts"))
+}
+
+/// One more change of each kind, by other hands too; after each the partition holds.
+fn disturb(turn: usize, others: &[Process]) {
+    let other = &others[turn % others.len()];
+    match turn % 8 {
+        0 => drop(asmp("mode a isolated").done()),
+        1 => drop(asmp("mode a shared").done()),
+        2 => drop(asmp(&format!("class rt1:{} --pid {}", turn % 99 + 1, other.id())).done()),
+        3 => {
+            online(1, false);
+            asmp("status").done();
+            online(1, true);
+        }
+        4 => {
+            let mut killed = spawn_asmp(["mode a best-effort", "mode a isolated"][turn / 8 % 2]);
+            std::thread::sleep(Duration::from_millis(turn as u64 * 7 % 300));
+            killed.kill().expect("it is killed");
+            killed.wait().expect("it ends");
+            until_free("repair").done();
+            asmp("mode a shared").done();
+        }
+        5 => {
+            let group = Path::new("/sys/fs/cgroup/stress");
+            std::fs::create_dir(group).expect("a group");
+            let id = other.id().to_string();
+            std::fs::write(group.join("cgroup.procs"), &id).expect("it moves");
+            std::fs::write("/sys/fs/cgroup/cgroup.procs", &id).expect("it moves back");
+            until("the group goes", || std::fs::remove_dir(group).is_ok());
+        }
+        6 => {
+            for cpus in ["0,2", "1-3", "0-3"] {
+                let cpus = cpus.parse().expect("CPUs");
+                Linux::new().set_affinity(other.id() as i32, &cpus).expect("an affinity");
+            }
+        }
+        _ => {
+            end_scheduler();
+            asmp("repair").done();
+            asmp("mode a shared").done();
+        }
+    }
+    asmp("status").done();
+}
+
+/// Ten minutes in the nightly tests. What is left afterwards, and the kernel's log, each test looks
+/// at.
+fn stress() {
+    let seconds = if tier() == Tier::Nightly { 600 } else { 40 };
+    asmp("create a --cpus 2-3 --share").done();
+    let inside = Process::start("chrt", &["-f", "50", "sleep", "100000"]);
+    asmp(&format!("add a --pid {}", inside.id())).done();
+    let (others, stressors) = (spinners(3), stressors());
+    let began = Instant::now();
+    let mut turns = 0;
+    while began.elapsed() < Duration::from_secs(seconds) || turns < 16 {
+        watchdog::goes_on();
+        disturb(turns, &others);
+        turns += 1;
+    }
+    drop(stressors);
+    for other in &others {
+        assert_eq!(allowed(other.id()), "0-3");
+        let before = computed(std::slice::from_ref(other));
+        until("it runs", || computed(std::slice::from_ref(other)) > before + 10);
+    }
+    assert_eq!(allowed(inside.id()), "2-3");
+    println!("{turns} changes");
 }
 
 fn best_effort() {
