@@ -3,7 +3,7 @@
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
 # all but CPU 0 in nohz_full=. /share holds asmp-artis, calls and load. Prints a line for each
 # figure, with its bar, and exits with 1 if one is missed.
-# PARTS: interface, kills, changes, turns, hotplug, guarantee, policy.
+# PARTS: interface, kills, changes, turns, hotplug, strays, guarantee, policy.
 set -u
 seconds=$1
 shift
@@ -196,6 +196,26 @@ hotplug() {
     wait $guests
     bar 'exit status of the guests' $? == 0
     $artis set ''
+}
+
+# The last system CPU of the affinity of tasks goes offline, or becomes a real-time one: they get
+# turns all the same. The kernel ends a scheduler whose task waits for 20 s.
+strays() {
+    local change
+    for change in 'echo 0 >/sys/devices/system/cpu/cpu1/online' "$artis set 1-3"; do
+        $artis set 2-3
+        for _ in 1 2 3 4 5 6; do
+            taskset -c 1-2 $load calls 8 20000 &
+        done | sort -n -k 2 >/tmp/turns &
+        sleep 3
+        eval "$change"
+        wait
+        same "the scheduler after tasks without a system CPU ($change)" "$(cat $state)" enabled
+        bar 'turns a second of the one of these six that got least' \
+            "$(awk 'NR == 1 { print $2 }' /tmp/turns)" '>' 0
+        echo 1 >/sys/devices/system/cpu/cpu1/online
+        $artis set ''
+    done
 }
 
 guarantee() {

@@ -13,6 +13,8 @@
 		bpf_seq_printf(seq, format_, sizeof(format_), args_, sizeof(args_));               \
 	})
 
+const struct cpumask *scx_bpf_get_online_cpumask(void) __ksym;
+void scx_bpf_put_cpumask(const struct cpumask *mask) __ksym;
 struct task_struct *bpf_task_from_vpid(s32 vpid) __ksym;
 void bpf_task_release(struct task_struct *p) __ksym;
 
@@ -28,6 +30,8 @@ struct {
 #define EXIT_UNREG 64
 
 struct cpu_words wanted;
+/* CPUs on their way offline: the kernel's mask has them for a while. */
+u8 leaves[MAX_CPUS];
 
 static __always_inline bool is_wanted(s32 cpu)
 {
@@ -60,9 +64,10 @@ static __always_inline int make_masks(void)
 	return 0;
 }
 
-/* The roles that `wanted` says. */
-static __always_inline void set_roles(void)
+/* The roles that `wanted` says. NRT CPUs are online: a task that has no other is bound. */
+static __always_inline void write_roles(void)
 {
+	const struct cpumask *online = scx_bpf_get_online_cpumask();
 	struct bpf_cpumask *to_rt, *to_nrt;
 	s32 cpu;
 
@@ -76,7 +81,10 @@ static __always_inline void set_roles(void)
 				bpf_cpumask_set_cpu(cpu, to_rt);
 			} else {
 				bpf_cpumask_clear_cpu(cpu, to_rt);
-				bpf_cpumask_set_cpu(cpu, to_nrt);
+				if (bpf_cpumask_test_cpu(cpu, online) && !leaves[index_of(cpu)])
+					bpf_cpumask_set_cpu(cpu, to_nrt);
+				else
+					bpf_cpumask_clear_cpu(cpu, to_nrt);
 			}
 			/* Who reads meanwhile never finds none. */
 			if (is_wanted(cpu))
@@ -86,6 +94,27 @@ static __always_inline void set_roles(void)
 			rt[index_of(cpu)] = is_wanted(cpu);
 	}
 	bpf_rcu_read_unlock();
+	scx_bpf_put_cpumask(online);
+}
+
+/*
+ * A CPU may go offline while asmp-artis changes the set: who finds another at it does it again. No
+ * NRT CPU may be left for a guest that waits for one: it is enqueued once more.
+ */
+static __always_inline void set_roles(void)
+{
+	u32 mine;
+	int attempt __attribute__((unused));
+
+	each_cpu(attempt, 8) {
+		mine = __sync_fetch_and_add(&role_changes, 1) + 1;
+		write_roles();
+		if (role_changes == mine)
+			break;
+	}
+	__sync_fetch_and_add(&role_changes, 1);
+	if (state.is_running)
+		scx_bpf_dsq_reenq(KERNEL, 0);
 }
 
 SEC("syscall")

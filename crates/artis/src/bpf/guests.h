@@ -28,7 +28,11 @@ void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
 s32 scx_bpf_task_cpu(const struct task_struct *p) __ksym;
 u64 scx_bpf_now(void) __ksym;
 
+void scx_bpf_dsq_reenq(u64 dsq_id, u64 flags) __ksym;
+
 enum { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
+/* The queues. */
+enum { KERNEL = 1, USER = 2 };
 
 const volatile u32 nr_cpus = 1;
 
@@ -37,11 +41,14 @@ u8 rt[MAX_CPUS];
 #define private(name) SEC(".data." #name) __hidden __attribute__((aligned(8)))
 private(MASKS) struct bpf_cpumask __kptr *rt_mask;
 private(MASKS) struct bpf_cpumask __kptr *nrt_mask;
+/* Counts beginnings and ends of changes. */
+volatile u32 role_changes;
 
 struct task {
 	u32 prio;		/* RT1+: 1 to 99; 0: a Linux task */
 	u32 ejected;		/* It entered the kernel on an RT CPU. */
 	u32 waited;		/* It found no NRT CPU then. */
+	u32 in_kernel;		/* It was in the kernel when it was enqueued last. */
 	u64 faults;		/* its faults when the current or last one will have ended */
 	u64 fault_ip;		/* where it entered the kernel for that one */
 	u64 signal_ip;		/* where user mode was as a signal came, or went on after one */
@@ -119,13 +126,18 @@ static __always_inline bool may(struct task_struct *p, s32 cpu)
 	return bpf_cpumask_test_cpu(cpu, p->cpus_ptr);
 }
 
-/* Is there a system CPU for what it does in the kernel? A kick would only interrupt it if not. */
-static __always_inline bool may_leave(struct task_struct *p)
+/* Is there a system CPU for what it does in the kernel, once it may migrate? */
+static __always_inline bool has_nrt(struct task_struct *p)
 {
 	struct bpf_cpumask *nrt = nrt_mask;
 
-	return nrt && !p->migration_disabled &&
-	       bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
+	return nrt && bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
+}
+
+/* A kick would only interrupt it if not. */
+static __always_inline bool may_leave(struct task_struct *p)
+{
+	return !p->migration_disabled && has_nrt(p);
 }
 
 /* Signals and work that a task sees to before it returns to user mode. */

@@ -27,8 +27,6 @@
 #define IMMED bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_IMMED)
 #define PREEMPT bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT)
 
-enum { KERNEL = 1, USER = 2 };
-
 s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
 bool scx_bpf_dsq_insert___v2___asmp(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym;
 bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,
@@ -184,10 +182,10 @@ static __always_inline void enqueue_user(struct task_struct *p, struct task *t, 
 					 bool is_bound)
 {
 	bool again = flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ);
-	s32 to = again ? -1 : idle_of(p, cpu, rt_mask);
+	s32 to = again && !is_bound ? -1 : idle_of(p, cpu, rt_mask);
 
 	/* No lock of another CPU's run queue is taken on an RT CPU. */
-	if (to >= 0 && (to == cpu || !is_rt(cpu))) {
+	if (to >= 0 && !again && (to == cpu || !is_rt(cpu))) {
 		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, IMMED);
 		return;
 	}
@@ -216,7 +214,9 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	struct bpf_cpumask *nrt = nrt_mask;
+	bool again = flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ);
 	s32 cpu = scx_bpf_task_cpu(p);
+	u32 changes = role_changes;
 	bool in_user, is_bound;
 
 	if (!t || !nrt || (p->nr_cpus_allowed == 1 && p->flags & PF_KTHREAD)) {
@@ -228,11 +228,13 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 	}
 	if (flags & SCX_ENQ_WAKEUP)
 		t->used = after_sleep(t->used, used_most, slice_ns);
-	is_bound = !bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
-	in_user = is_bound || (!(flags & SCX_ENQ_WAKEUP) && at_user(p, t));
+	is_bound = !has_nrt(p);
+	in_user = is_bound || (!(flags & SCX_ENQ_WAKEUP) && !(again && t->in_kernel) &&
+			       at_user(p, t));
+	t->in_kernel = !in_user;
 	if (is_bound)
 		add(STAT_bound, 1);
-	else if (is_rt(cpu))
+	else if (is_rt(cpu) && !again)
 		add(in_user ? STAT_left_in_user : STAT_left_in_kernel, 1);
 	if (stays(p, cpu, in_user, flags))
 		return;
@@ -245,6 +247,9 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		enqueue_user(p, t, cpu, flags, is_bound);
 	else
 		enqueue_kernel(p, t, cpu, flags);
+	/* It may wait for a CPU that is no NRT CPU any more. */
+	if (changes != role_changes)
+		scx_bpf_dsq_reenq(KERNEL, 0);
 }
 
 SEC("struct_ops/dispatch")
@@ -456,11 +461,15 @@ void BPF_PROG(artis_exit_task, struct task_struct *p, struct scx_exit_task_args 
 SEC("struct_ops/cpu_online")
 void BPF_PROG(artis_cpu_online, s32 cpu)
 {
+	leaves[index_of(cpu)] = 0;
+	set_roles();
 }
 
 SEC("struct_ops/cpu_offline")
 void BPF_PROG(artis_cpu_offline, s32 cpu)
 {
+	leaves[index_of(cpu)] = 1;
+	set_roles();
 }
 
 SEC("struct_ops.s/init")
