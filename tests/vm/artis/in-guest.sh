@@ -3,7 +3,7 @@
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
 # all but CPU 0 in nohz_full=. /share holds asmp-artis, calls and load. Prints a line for each
 # figure, with its bar, and exits with 1 if one is missed.
-# PARTS: interface, kills, changes, turns, hotplug, strays, guarantee, policy.
+# PARTS: interface, kills, changes, turns, hotplug, strays, renices, guarantee, policy.
 set -u
 seconds=$1
 shift
@@ -216,6 +216,18 @@ strays() {
         echo 1 >/sys/devices/system/cpu/cpu1/online
         $artis set ''
     done
+}
+
+# Nice values change while guests run: nothing keeps them in the kernel on a real-time CPU.
+renices() {
+    local began escapes
+    $artis set 2-3 --eager || exit 1
+    $load disturbed "$seconds" 3000
+    began=$(stat_of calls_from_rt) escapes=$(stat_of escaped_calls_other)
+    bar 'system calls that began on a real-time CPU meanwhile' "$began" '>=' 200
+    bar 'escaped calls' "$escapes" == 0
+    figure 'longest in the kernel on a real-time CPU, ns' "$(stat_of longest_kernel_ns)"
+    $artis set ''
 }
 
 guarantee() {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 // load KIND SECONDS TURNS: a guest of a shared CPU. Between two system calls it counts to TURNS.
 // Prints how often it did so in a second.
+// load disturbed SECONDS TURNS: four `calls` ones, whose nice values change all the time.
 // load rt0 SECONDS CPU: a hard task of SCHED_FIFO, bound to CPU, that uses 5 % of it.
 #define _GNU_SOURCE
 #include "count.h"
 #include <sched.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -78,6 +81,25 @@ static int rt0(double end, int cpu)
 	return 0;
 }
 
+static void disturbed(double end, unsigned long turns)
+{
+	pid_t children[4];
+
+	for (int i = 0; i < 4; i++) {
+		children[i] = fork();
+		while (children[i] == 0) {
+			count(turns);
+			syscall(SYS_getppid);
+		}
+	}
+	for (unsigned long n = 0; now() < end; n++) {
+		setpriority(PRIO_PROCESS, children[n % 4], n / 4 % 2);
+		count(turns);
+	}
+	for (int i = 0; i < 4; i++)
+		kill(children[i], SIGKILL);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 4)
@@ -88,6 +110,8 @@ int main(int argc, char **argv)
 
 	if (strcmp(kind, "rt0") == 0)
 		return rt0(end, turns);
+	if (strcmp(kind, "disturbed") == 0)
+		return disturbed(end, turns), 0;
 	for (; now() < end; done++) {
 		if (strcmp(kind, "calls") == 0) {
 			count(turns);

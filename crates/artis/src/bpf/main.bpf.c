@@ -285,7 +285,7 @@ void BPF_PROG(artis_tick, struct task_struct *p)
 	if (!t)
 		return;
 	if (is_rt(cpu)) {
-		if (has_exit_work(p) && may_leave(p))
+		if (!at_user(p, t) && may_leave(p))
 			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
@@ -381,12 +381,17 @@ void BPF_PROG(artis_running, struct task_struct *p)
 		if (!in_user) {
 			add(STAT_began_in_kernel_on_rt, 1);
 			t->entered = now;
-			/* A lock's holder that a real-time task waited for may be moved here. */
-			if (may_leave(p))
+			/*
+			 * A lock's holder that a real-time task waited for may be moved here. So is
+			 * one whose nice value or affinity changes while it runs: that ends the
+			 * slice that a kick has just set to 0. migrate_enable() does so, before it
+			 * counts as enabled.
+			 */
+			if (has_nrt(p))
 				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		}
 		/* One that has no other CPU takes turns there with its like. */
-		scx_bpf_task_set_slice(p, may_leave(p) ? SCX_SLICE_INF : slice_ns);
+		scx_bpf_task_set_slice(p, !has_nrt(p) ? slice_ns : in_user ? SCX_SLICE_INF : 0);
 		return;
 	}
 	c->began = p->flags & PF_KTHREAD || !fits(t) ? 0 : now;
@@ -415,7 +420,8 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 		t->ejected = 1;
 	if (!is_rt(cpu))
 		return;
-	if (t->entered)
+	/* The scheduler's clock may be older than the entry. */
+	if (t->entered && (s64)(now - t->entered) > 0)
 		at_least(STAT_longest_kernel_ns, now - t->entered);
 	if (t->ejected && runnable)
 		t->stay = mean(t->stay, (t->entered ?: now) - t->since, 2);
