@@ -3,7 +3,8 @@
 # The latencies of docs/measurements/sharing.md: `bench-sharing.sh [SAMPLES [ROUNDS]]`. How late a
 # real-time task wakes on a CPU that all share (fifo), that others share without and with the guard,
 # and that is isolated. First in instructions of that CPU, which a plugin of QEMU counts: from the
-# timer that wakes the task until it runs. Then ROUNDS times in microseconds of the guest's clock.
+# timer that wakes the task until it runs, without waits for a lock that another CPU has (`spun`: in
+# how many samples there were such). Then ROUNDS times in microseconds of the guest's clock.
 # KERNEL: sid (default), sid-rt. LOADS: of idle, compute, kernel.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -34,20 +35,22 @@ gcc -O2 -static -no-pie -Wall -Wextra -Wl,-Ttext-segment=0x7000000 -o "$share/rt
 
 # address_of SYMBOL: where it is, from what nm or /proc/kallsyms prints.
 address_of() { awk -v name="$1" '$3 == name { print "0x" $1; exit }'; }
-from=$("$here/lab.sh" --kernel "$kernel" --append nokaslr -- cat /proc/kallsyms |
-    address_of hrtimer_wakeup)
+"$here/lab.sh" --kernel "$kernel" --append nokaslr -- sort /proc/kallsyms >"$dir/symbols"
+from=$(address_of hrtimer_wakeup <"$dir/symbols")
+spin=$(address_of native_queued_spin_lock_slowpath <"$dir/symbols")
+spun=$(awk -v from="${spin#0x}" '$1 > from { print "0x" $1; exit }' "$dir/symbols")
 to=$(nm "$share/rt0" | address_of woke)
 sleeps=$(nm "$share/rt0" | address_of sleeps)
 end=$(nm "$share/rt0" | address_of ended)
 
 echo "## Instructions until the task runs, $kernel, load by load"
-printf '%-22s %8s %8s %8s %8s %8s %8s\n' 'kind load' n min p50 p99 p99.99 max
+printf '%-22s %8s %8s %8s %8s %8s %8s %8s\n' kind-load n min p50 p99 p99.99 max spun
 "$here/lab.sh" --kernel "$kernel" --tcg --share "$share" --timeout 7200 \
-    --plugin "$dir/plugin.so,from=$from,to=$to,not=$sleeps,end=$end,out=$dir/counts" \
+    --plugin "$dir/plugin.so,from=$from,to=$to,not=$sleeps,end=$end,spin=$spin,spun=$spun,out=$dir/counts" \
     --append "nokaslr $boot" -- /share/in-guest.sh "$samples" 5000 "${loads[@]}" 2>"$dir/errors" |
     sed 's/ /-/' >"$dir/kinds" || { cat "$dir/errors" >&2; exit 1; }
 paste -d ' ' "$dir/kinds" "$dir/counts" |
-    awk '{ printf "%-22s %8d %8d %8d %8d %8d %8d\n", $1, $2, $3, $4, $5, $6, $7 }'
+    awk '{ printf "%-22s %8d %8d %8d %8d %8d %8d %8d\n", $1, $2, $3, $4, $5, $6, $7, $8 }'
 
 [ "$rounds" -gt 0 ] || exit 0
 echo "## Microseconds, $kernel"

@@ -4,7 +4,11 @@
 // between. Each time the instruction at `end` is executed, a line goes to the file `out`: count,
 // least, median, p99, p99.99 and most since the last time.
 //
-//     -plugin plugin.so,from=0x...,to=0x...,not=0x...,end=0x...,out=FILE
+// Instructions between `spin` and `spun` are not counted: a CPU waits there for a lock that another
+// has, and an emulator may let that other wait for long. The last number of a line says in how many
+// samples there were such.
+//
+//     -plugin plugin.so,from=0x...,to=0x...,not=0x...,end=0x...,spin=0x...,spun=0x...,out=FILE
 //
 // Of two `from` before a `to`, the last counts. The instructions of a block count as it begins: a
 // sample may be off by a block. QEMU installs no header; what is declared here is version 2 of the
@@ -41,19 +45,21 @@ uint64_t qemu_plugin_u64_get(qemu_plugin_u64 entry, unsigned int vcpu);
 __attribute__((visibility("default"))) int qemu_plugin_version = 2;
 
 enum { MOST = 1 << 20, CPUS = 64 };
-static uint64_t from, to, not_between, end;
+static uint64_t from, to, not_between, end, spin, spun;
 static FILE *out;
-static qemu_plugin_u64 executed;
-static uint64_t began[CPUS];
+static qemu_plugin_u64 executed, waited;
+static uint64_t began[CPUS], waited_before[CPUS];
 static uint64_t *samples;
-static size_t count;
+static size_t count, waits;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void at_from(unsigned int cpu, void *data)
 {
 	(void)data;
-	if (cpu < CPUS)
-		began[cpu] = qemu_plugin_u64_get(executed, cpu) + 1;
+	if (cpu >= CPUS)
+		return;
+	began[cpu] = qemu_plugin_u64_get(executed, cpu) + 1;
+	waited_before[cpu] = qemu_plugin_u64_get(waited, cpu);
 }
 
 static void at_to(unsigned int cpu, void *data)
@@ -62,6 +68,7 @@ static void at_to(unsigned int cpu, void *data)
 	if (cpu >= CPUS || !began[cpu])
 		return;
 	pthread_mutex_lock(&lock);
+	waits += qemu_plugin_u64_get(waited, cpu) != waited_before[cpu];
 	if (count < MOST)
 		samples[count++] = qemu_plugin_u64_get(executed, cpu) + 1 - began[cpu];
 	pthread_mutex_unlock(&lock);
@@ -97,20 +104,22 @@ static void at_end(unsigned int cpu, void *data)
 	pthread_mutex_lock(&lock);
 	if (count) {
 		qsort(samples, count, sizeof(*samples), by_size);
-		fprintf(out, "%zu %llu %llu %llu %llu %llu\n", count, quantile(0), quantile(5000),
-			quantile(9900), quantile(9999), quantile(10000));
+		fprintf(out, "%zu %llu %llu %llu %llu %llu %zu\n", count, quantile(0),
+			quantile(5000), quantile(9900), quantile(9999), quantile(10000), waits);
 		fflush(out);
 	}
-	count = 0;
+	count = waits = 0;
 	pthread_mutex_unlock(&lock);
 }
 
 static void translated(uint64_t id, struct qemu_plugin_tb *tb)
 {
 	size_t all = qemu_plugin_tb_n_insns(tb);
+	uint64_t first = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
 
 	(void)id;
-	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, ADD_U64, executed, all);
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
+		tb, ADD_U64, first >= spin && first < spun ? waited : executed, all);
 	for (size_t i = 0; i < all; i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
 		uint64_t at = qemu_plugin_insn_vaddr(insn);
@@ -141,6 +150,10 @@ __attribute__((visibility("default"))) int qemu_plugin_install(uint64_t id, cons
 			to = strtoull(value, NULL, 0);
 		else if (!strcmp(argv[i], "not"))
 			not_between = strtoull(value, NULL, 0);
+		else if (!strcmp(argv[i], "spin"))
+			spin = strtoull(value, NULL, 0);
+		else if (!strcmp(argv[i], "spun"))
+			spun = strtoull(value, NULL, 0);
 		else if (!strcmp(argv[i], "end"))
 			end = strtoull(value, NULL, 0);
 		else if (!strcmp(argv[i], "out"))
@@ -150,6 +163,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(uint64_t id, cons
 	if (!from || !to || !end || !out || !samples)
 		return -1;
 	executed.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+	waited.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	return 0;
 }

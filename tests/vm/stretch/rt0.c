@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// rt0 COUNT PERIOD_US: a hard task that sleeps until the next instant of its period, COUNT times. It
-// passes sleeps() before and woke() after that, and ended() at last: plugin.c knows their addresses.
+// rt0 COUNT PERIOD_US: a hard task that sleeps until the next instant of its period, COUNT times.
+// It passes sleeps() before and woke() after that, and ended() at last: plugin.c knows where.
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
