@@ -2,6 +2,8 @@
 //! What stays in the kernel: the scheduler, what notices entries, and its files in /sys/fs/bpf.
 
 use asmp_host::CpuSet;
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{Link, Program, libbpf_sys};
 use rustix::mount::{MountFlags, mount};
@@ -138,6 +140,33 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
     open.progs.observe_exit.set_autoload(observe);
     open.progs.observe_fault.set_autoload(observe);
     open.progs.observe_switch.set_autoload(observe);
+    open.progs.observe_write.set_autoload(observe);
+    open.progs.observe_timers.set_autoload(observe);
+    let types = Btf::from_vmlinux().map_err(|error| refused("read the kernel's types", error))?;
+    let progs = &mut open.progs;
+    let works = [
+        (
+            "arch_do_signal_or_restart",
+            &mut progs.begin_arch_do_signal_or_restart,
+            &mut progs.end_arch_do_signal_or_restart,
+        ),
+        ("task_work_run", &mut progs.begin_task_work_run, &mut progs.end_task_work_run),
+        (
+            "uprobe_notify_resume",
+            &mut progs.begin_uprobe_notify_resume,
+            &mut progs.end_uprobe_notify_resume,
+        ),
+        (
+            "__mem_cgroup_handle_over_high",
+            &mut progs.begin___mem_cgroup_handle_over_high,
+            &mut progs.end___mem_cgroup_handle_over_high,
+        ),
+    ];
+    for (function, begin, end) in works {
+        let is_there = types.type_by_name::<Func<'_>>(function).is_some();
+        begin.set_autoload(is_there);
+        end.set_autoload(is_there);
+    }
     // These need a map to be over.
     open.progs.show_cpus.set_autoattach(false);
     open.progs.show_stats.set_autoattach(false);
@@ -158,10 +187,20 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
         ("deliver", &mut links.on_deliver),
         ("sigreturn", &mut links.on_sigreturn),
         ("after_sigreturn", &mut links.after_sigreturn),
+        ("begin_signals", &mut links.begin_arch_do_signal_or_restart),
+        ("end_signals", &mut links.end_arch_do_signal_or_restart),
+        ("begin_work", &mut links.begin_task_work_run),
+        ("end_work", &mut links.end_task_work_run),
+        ("begin_uprobe", &mut links.begin_uprobe_notify_resume),
+        ("end_uprobe", &mut links.end_uprobe_notify_resume),
+        ("begin_over_high", &mut links.begin___mem_cgroup_handle_over_high),
+        ("end_over_high", &mut links.end___mem_cgroup_handle_over_high),
         ("observe_enter", &mut links.observe_enter),
         ("observe_exit", &mut links.observe_exit),
         ("observe_fault", &mut links.observe_fault),
         ("observe_switch", &mut links.observe_switch),
+        ("observe_write", &mut links.observe_write),
+        ("observe_timers", &mut links.observe_timers),
     ];
     for (name, link) in hooks {
         if let Some(link) = link {

@@ -3,7 +3,7 @@
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
 # all but CPU 0 in nohz_full=. /share holds asmp-artis, calls and load. Prints a line for each
 # figure, with its bar, and exits with 1 if one is missed.
-# PARTS: interface, kills, changes, turns, hotplug, strays, renices, guarantee, policy.
+# PARTS: interface, kills, changes, turns, hotplug, strays, renices, returns, guarantee, policy.
 set -u
 seconds=$1
 shift
@@ -227,6 +227,22 @@ renices() {
     bar 'system calls that began on a real-time CPU meanwhile' "$began" '>=' 200
     bar 'escaped calls' "$escapes" == 0
     figure 'longest in the kernel on a real-time CPU, ns' "$(stat_of longest_kernel_ns)"
+    $artis set ''
+}
+
+# What the kernel does before a return to user mode, though an interrupt or an exception was the
+# entry: core dumps, and timers of CPU time.
+returns() {
+    local kind
+    $artis set 2-3 --eager || exit 1
+    echo /tmp/core >/proc/sys/kernel/core_pattern
+    for kind in timers timers dumps dumps spin spin; do
+        $load $kind "$seconds" 5000 &
+    done
+    wait
+    bar 'timers and pages of core dumps' "$(stat_of observed_work)" '>=' 10000
+    bar 'of these on a real-time CPU' "$(stat_of escaped_work)" == 0
+    bar 'guests that began to run on a real-time CPU' "$(stat_of began_on_rt)" '>=' 50
     $artis set ''
 }
 

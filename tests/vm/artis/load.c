@@ -2,6 +2,8 @@
 // load KIND SECONDS TURNS: a guest of a shared CPU. Between two system calls it counts to TURNS.
 // Prints how often it did so in a second.
 // load disturbed SECONDS TURNS: four `calls` ones, whose nice values change all the time.
+// load timers SECONDS TURNS: its timer of CPU time ends each 5 ms.
+// load dumps SECONDS TURNS: its children dump core: TURNS pages.
 // load rt0 SECONDS CPU: a hard task of SCHED_FIFO, bound to CPU, that uses 5 % of it.
 #define _GNU_SOURCE
 #include "count.h"
@@ -12,6 +14,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 
 static void faults(unsigned long turns)
@@ -50,6 +53,24 @@ static void mixed(unsigned long turns)
 	}
 	usleep(50);
 	count(turns);
+}
+
+static void dumps(unsigned long pages)
+{
+	struct rlimit none = { RLIM_INFINITY, RLIM_INFINITY };
+	int status;
+	pid_t child = fork();
+
+	if (child == 0) {
+		char *p = mmap(NULL, pages << 12, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+		memset(p, 1, pages << 12);
+		setrlimit(RLIMIT_CORE, &none);
+		count(1000);
+		__asm__ volatile("ud2");
+	}
+	waitpid(child, &status, 0);
 }
 
 // Wakes each 10 ms, and computes for 0.5 ms.
@@ -112,6 +133,12 @@ int main(int argc, char **argv)
 		return rt0(end, turns);
 	if (strcmp(kind, "disturbed") == 0)
 		return disturbed(end, turns), 0;
+	if (strcmp(kind, "timers") == 0) {
+		struct itimerval often = { { 0, 5000 }, { 0, 5000 } };
+
+		signal(SIGPROF, SIG_IGN);
+		setitimer(ITIMER_PROF, &often, NULL);
+	}
 	for (; now() < end; done++) {
 		if (strcmp(kind, "calls") == 0) {
 			count(turns);
@@ -122,6 +149,8 @@ int main(int argc, char **argv)
 			forks();
 		} else if (strcmp(kind, "mixed") == 0) {
 			mixed(turns);
+		} else if (strcmp(kind, "dumps") == 0) {
+			dumps(turns);
 		} else {
 			count(10000);
 		}

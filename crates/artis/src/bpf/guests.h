@@ -54,6 +54,8 @@ struct task {
 	u64 signal_ip;		/* where user mode was as a signal came, or went on after one */
 	u32 signal_ticks;	/* ticks since */
 	u32 in_sigreturn;	/* It returns from the handler of a signal. */
+	u32 works;		/* what it is in of the work before a return to user mode */
+	u64 work_ip;		/* where user mode goes on after that */
 	u64 used;		/* what it ran, by its weight */
 	u64 since;		/* when it began to run */
 	u64 entered;		/* when it entered the kernel on an RT CPU; 0: in user mode */
@@ -158,6 +160,7 @@ static __always_inline u64 faults(struct task_struct *p)
 /*
  * Did an interrupt take this runnable task from user mode? Then only the way back is left of its
  * stay in the kernel. Entries by an interrupt or a fault have orig_ax == -1.
+ * The work on that way is told by its hooks, by the place as well: a hook may be lost.
  * A fault that ends without being counted is told by the next entry, which is elsewhere. So are the
  * delivery of a signal, and the return from its handler, which has lost its number half-way.
  */
@@ -172,6 +175,8 @@ static __always_inline bool at_user(struct task_struct *p, struct task *t)
 		return false;
 	ip = BPF_CORE_READ(regs, ip);
 	if ((faults(p) < t->faults && ip == t->fault_ip) || ip == t->signal_ip)
+		return false;
+	if (t->works && ip == t->work_ip)
 		return false;
 	return (long)BPF_CORE_READ(regs, orig_ax) == -1;
 }

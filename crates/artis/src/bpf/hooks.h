@@ -118,6 +118,49 @@ int on_deliver(void *ctx)
 	return 0;
 }
 
+/*
+ * What the kernel does before a return to user mode, be it from an interrupt: signals and core
+ * dumps, work that was left for the task, uprobes, memory above its group's limit. Not all kernels
+ * have all of it.
+ */
+static __always_inline void begin_work(void)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task *t = guest(p);
+
+	if (!t)
+		return;
+	t->works++;
+	t->work_ip = ((struct pt_regs *)bpf_task_pt_regs(p))->ip;
+	if (is_rt(cpu) && !(p->flags & PF_EXITING))
+		eject(t, cpu, STAT_other_from_rt);
+}
+
+static __always_inline void end_work(void)
+{
+	struct task *t = guest(bpf_get_current_task_btf());
+
+	if (t && t->works)
+		t->works--;
+}
+
+#define WORK(function)                                                                             \
+	SEC("fentry/" #function) int BPF_PROG(begin_##function)                                    \
+	{                                                                                          \
+		begin_work();                                                                      \
+		return 0;                                                                          \
+	}                                                                                          \
+	SEC("fexit/" #function) int BPF_PROG(end_##function)                                       \
+	{                                                                                          \
+		end_work();                                                                        \
+		return 0;                                                                          \
+	}
+WORK(arch_do_signal_or_restart)
+WORK(task_work_run)
+WORK(uprobe_notify_resume)
+WORK(__mem_cgroup_handle_over_high)
+
 /* Its registers are those of the interrupted code from about the middle of this call. */
 SEC("kprobe/__x64_sys_rt_sigreturn")
 int on_sigreturn(void *ctx)

@@ -29,6 +29,8 @@
 	X(move_ns)		/* median from an entry to running on an NRT CPU */               \
 	X(observed_calls)	/* from here: by the observers */                                  \
 	X(observed_faults)                                                                         \
+	X(observed_work)	/* pages of core dumps, and timers of CPU time */                  \
+	X(escaped_work)		/* of these, on an RT CPU for a guest that may leave it */         \
 	X(rt0_moves)		/* tasks of SCHED_FIFO, _RR that began to run on another CPU */    \
 	X(escaped_calls)	/* system calls with an escape, by cause: */                       \
 	X(escaped_calls_bound)	/* the guest may run on RT CPUs only, or migrates not */           \

@@ -89,6 +89,33 @@ int BPF_PROG(observe_fault, void *vma, unsigned long address, unsigned int flags
 	return 0;
 }
 
+static __always_inline void observe_work(void)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+
+	if (!guest(p))
+		return;
+	add(STAT_observed_work, 1);
+	if (is_rt(bpf_get_smp_processor_id()) && cause_of(p) == OTHER)
+		add(STAT_escaped_work, 1);
+}
+
+/* For each page of a core dump. */
+SEC("?fentry/__kernel_write_iter")
+int BPF_PROG(observe_write)
+{
+	observe_work();
+	return 0;
+}
+
+/* Work for a task that its timers of CPU time bring about, in an interrupt. */
+SEC("?fentry/posix_cpu_timers_work")
+int BPF_PROG(observe_timers)
+{
+	observe_work();
+	return 0;
+}
+
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
