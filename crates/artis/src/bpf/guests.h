@@ -56,7 +56,7 @@ struct task {
 	u32 in_sigreturn;	/* It returns from the handler of a signal. */
 	u32 works;		/* what it is in of the work before a return to user mode */
 	u64 work_ip;		/* where user mode goes on after that */
-	u64 used;		/* what it ran, by its weight */
+	u64 used;		/* what it ran as a Linux task, by its weight */
 	u64 since;		/* when it began to run */
 	u64 entered;		/* when it entered the kernel on an RT CPU; 0: in user mode */
 	u64 stay;		/* mean length of its stays on RT CPUs that an entry ended */

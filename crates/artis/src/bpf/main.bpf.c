@@ -44,7 +44,7 @@ int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work
 const volatile u64 slice_ns = 3000000;
 /* For tests of the guarantee: guests go to RT CPUs whenever they can, worth it or not. */
 const volatile bool eager;
-/* The most that a guest had used when it began to run. */
+/* The most that a Linux task had used when it began to run. */
 u64 used_most;
 
 struct work {
@@ -369,7 +369,7 @@ void BPF_PROG(artis_running, struct task_struct *p)
 
 	if (!t)
 		return;
-	if ((s64)(t->used - used_most) > 0)
+	if (!t->prio && (s64)(t->used - used_most) > 0)
 		used_most = t->used;
 	t->since = now;
 	in_user = at_user(p, t);
@@ -414,7 +414,8 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	cpu_of(cpu)->began = 0;
-	t->used = after_run(t->used, used_most, now - t->since, p->scx.weight);
+	if (!t->prio)
+		t->used = after_run(t->used, used_most, now - t->since, p->scx.weight);
 	/* Not at each preemption: on_return() brings one about, and it would come back here. */
 	if (eager && !runnable)
 		t->ejected = 1;
