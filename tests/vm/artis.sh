@@ -37,7 +37,8 @@ in_guest() {
 }
 
 failed=0
-read -ra parts <<<"${ARTIS_PARTS:-interface kills changes turns hotplug strays renices returns guarantee}"
+all='interface kills changes turns hotplug strays renices returns guarantee'
+read -ra parts <<<"${ARTIS_PARTS:-$all}"
 for kernel in "${kernels[@]}"; do
     in_guest "$kernel" 4 "${parts[@]}"
     # An emulated CPU is a thread: throughput of more than there are cores says nothing.

@@ -42,11 +42,12 @@ spun=$(awk -v from="${spin#0x}" '$1 > from { print "0x" $1; exit }' "$dir/symbol
 to=$(nm "$share/rt0" | address_of woke)
 sleeps=$(nm "$share/rt0" | address_of sleeps)
 end=$(nm "$share/rt0" | address_of ended)
+marks=from=$from,to=$to,not=$sleeps,end=$end,spin=$spin,spun=$spun
 
 echo "## Instructions until the task runs, $kernel, load by load"
 printf '%-22s %8s %8s %8s %8s %8s %8s %8s\n' kind-load n min p50 p99 p99.99 max spun
 "$here/lab.sh" --kernel "$kernel" --tcg --share "$share" --timeout 7200 \
-    --plugin "$dir/plugin.so,from=$from,to=$to,not=$sleeps,end=$end,spin=$spin,spun=$spun,out=$dir/counts" \
+    --plugin "$dir/plugin.so,$marks,out=$dir/counts" \
     --append "nokaslr $boot" -- /share/in-guest.sh "$samples" 5000 "${loads[@]}" 2>"$dir/errors" |
     sed 's/ /-/' >"$dir/kinds" || { cat "$dir/errors" >&2; exit 1; }
 paste -d ' ' "$dir/kinds" "$dir/counts" |

@@ -43,8 +43,8 @@ END
 
 fail() { say "$*"; exit 125; }
 
-kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' etc='' device='' plugin='' timeout=600
-accel='' icount='' watch='' console='' verbose='' command=()
+kernel=sid-rt init=bare cpus=4 smt='' mem=2G append='' share='' out='' etc='' device='' timeout=600
+plugin='' accel='' icount='' watch='' console='' verbose='' command=()
 boot_tries=3 boot_seconds=120 stopped=0
 
 options() {

@@ -1,4 +1,4 @@
-// SPDX-License-Identifier: GPL-2.0-only
+// SPDX-License-Identifier: Apache-2.0 OR MIT
 // Checks of src/bpf/policy.h. Prints each that fails, and exits with 1 then.
 #include <stdbool.h>
 #include <stdint.h>

@@ -152,7 +152,7 @@ summed() {
 }
 
 # Weights and classes count. Each task gets a turn, though others compute without end: RT1, and
-# tasks that are bound to some CPUs. The kernel ends a scheduler that leaves a task without for 20 s.
+# tasks that are bound to some CPUs. The kernel ends a scheduler that lets one wait for 20 s.
 turns() {
     $artis set 2-3
     # One that runs gives way at the end of its slice to the first that waits: there are more of

@@ -89,7 +89,7 @@ fn others_compute() {
 /// Clock ticks in user mode of all these processes together.
 fn computed(processes: &[Process]) -> u64 {
     let ticks = |one: &Process| {
-        let stat = read(&format!("/proc/{}/stat", one.id()));
+        let stat = read(format!("/proc/{}/stat", one.id()));
         let after = stat.rsplit_once(')').expect("a command").1;
         after.split_whitespace().nth(11).expect("utime").parse::<u64>().expect("a number")
     };
