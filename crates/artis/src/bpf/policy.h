@@ -5,8 +5,8 @@
 /* RT1+ let others go before them for so long for each priority that they have less than 99. */
 #define PRIORITY_NS 4000000LL
 /* Linux tasks let RT1+ go before them for so long, and each other by what they used. */
-#define LINUX_NS 600000000LL
-#define MOST_LAG_NS 200000000LL
+#define LINUX_NS 1000000000LL
+#define MOST_LAG_NS 500000000LL
 
 /* A mean over about the last 2^shift samples. */
 static inline u64 mean(u64 old, u64 sample, u32 shift)
