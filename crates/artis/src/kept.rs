@@ -12,7 +12,7 @@ use std::fs::{self, File};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -37,6 +37,10 @@ const SET_CPUS: &str = "set_cpus";
 const CLASS_OF: &str = "class_of";
 /// The kernel has no memory at hand.
 const ENOMEM: i32 = 12;
+/// A link that leads nowhere: its text is the build of what is loaded, and the names of its hooks.
+const LOADED: &str = "loaded";
+/// A sum over the sources of the programs.
+const BUILD: &str = env!("ASMP_ARTIS_BUILD");
 const STATE: &str = "/sys/kernel/sched_ext/state";
 
 /// What tests ask for.
@@ -117,6 +121,28 @@ pub(crate) fn remove() -> Result<(), Failure> {
             Err((1, format!("{DIR}: {error}")))
         }
         _ => Ok(()),
+    }
+}
+
+/// What is there of a scheduler that runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loaded {
+    Whole,
+    /// Another build of this program has loaded it.
+    Other,
+    /// Something that notices entries is gone.
+    Broken,
+}
+
+pub(crate) fn loaded() -> Loaded {
+    let text = fs::read_link(file(LOADED)).unwrap_or_default();
+    let text = text.to_string_lossy();
+    let mut words = text.split(' ');
+    let build = words.next();
+    match words.all(|hook| file(hook).exists()) {
+        false => Loaded::Broken,
+        true if build == Some(BUILD) => Loaded::Whole,
+        true => Loaded::Other,
     }
 }
 
@@ -202,11 +228,14 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
         ("observe_write", &mut links.observe_write),
         ("observe_timers", &mut links.observe_timers),
     ];
+    let mut loaded = BUILD.to_owned();
     for (name, link) in hooks {
         if let Some(link) = link {
             pin(link, name)?;
+            loaded += &format!(" {name}");
         }
     }
+    symlink(loaded, file(LOADED)).map_err(|error| refused("say what is loaded", error))?;
     let texts = [
         (CPUS, &skel.progs.show_cpus, skel.maps.one.as_fd()),
         (STATS, &skel.progs.show_stats, skel.maps.stats.as_fd()),

@@ -11,7 +11,7 @@
 mod kept;
 
 use asmp_host::CpuSet;
-use kept::{CPUS, DIR, Failure, STATS, Test};
+use kept::{CPUS, DIR, Failure, Loaded, STATS, Test};
 use std::fs;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -24,10 +24,12 @@ Usage: asmp-artis set CPUS [--observe | --eager] | stats | class PID [CLASS]
 set CPUS   Real-time CPUS (such as 2-3) run tasks of other programs too, but only while these are
            in user mode. What enters the kernel there goes on elsewhere. The scheduler stays after
            this program has ended; CPUS may be changed. Without CPUS ('') it is taken out: the
-           kernel's own scheduler has all tasks again.
+           kernel's own scheduler has all tasks again. One that another build of this program has
+           loaded stays, and a line says so: the CPUs would be without one for a moment. If
+           something that notices entries is gone it is loaded anew.
            /sys/fs/bpf/asmp/cpus says which they are: an empty line if the scheduler has ended.
---observe  If it is not there yet, also counts what runs in the kernel on a real-time CPU all the
-           same, and why. System calls of all tasks get slower by that.
+--observe  Also counts what runs in the kernel on a real-time CPU all the same, and why. System
+           calls of all tasks get slower by that. Refused while it is loaded.
 --eager    The same, and tasks go to real-time CPUs whenever they can, worth it or not: for tests.
 stats      Prints /sys/fs/bpf/asmp/stats: what it has counted, a line `NAME VALUE` each; the last
            says `ended` and why if the kernel has ended it.
@@ -85,7 +87,19 @@ fn set(cpus: &str, test: Test) -> Result<(), Failure> {
     }
     let _lock = kept::locked()?;
     if read(CPUS).is_ok_and(|text| !text.trim().is_empty()) {
-        return kept::change(&cpus);
+        if test != Test::None {
+            return Err((1, "one is loaded already: take it out first, by `set ''`".to_owned()));
+        }
+        match kept::loaded() {
+            Loaded::Whole => return kept::change(&cpus),
+            Loaded::Other => {
+                eprintln!(
+                    "asmp-artis: another build of it is loaded, and stays; `set ''` takes it out"
+                );
+                return kept::change(&cpus);
+            }
+            Loaded::Broken => eprintln!("asmp-artis: a hook of it is gone: it is loaded anew"),
+        }
     }
     // What a killed one or one that the kernel has ended has left.
     kept::remove()?;

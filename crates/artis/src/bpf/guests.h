@@ -53,7 +53,6 @@ struct task {
 	u64 fault_ip;		/* where it entered the kernel for that one */
 	u64 signal_ip;		/* where user mode was as a signal came, or went on after one */
 	u32 signal_ticks;	/* ticks since */
-	u32 in_sigreturn;	/* It returns from the handler of a signal. */
 	u32 works;		/* what it is in of the work before a return to user mode */
 	u64 work_ip;		/* where user mode goes on after that */
 	u64 used;		/* what it ran as a Linux task, by its weight */
@@ -171,7 +170,7 @@ static __always_inline bool at_user(struct task_struct *p, struct task *t)
 
 	if (p->flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER) || !regs_offset)
 		return false;
-	if (t->in_sigreturn || has_exit_work(p))
+	if (has_exit_work(p))
 		return false;
 	ip = BPF_CORE_READ(regs, ip);
 	if ((faults(p) < t->faults && ip == t->fault_ip) || ip == t->signal_ip)

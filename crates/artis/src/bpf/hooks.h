@@ -161,24 +161,21 @@ WORK(task_work_run)
 WORK(uprobe_notify_resume)
 WORK(__mem_cgroup_handle_over_high)
 
-/* Its registers are those of the interrupted code from about the middle of this call. */
-SEC("kprobe/__x64_sys_rt_sigreturn")
-int on_sigreturn(void *ctx)
+/*
+ * In a return from the handler of a signal, of programs of 64 and of 32 bits: the registers are
+ * those of the interrupted code by now, without a number.
+ */
+SEC("fentry/fpu__restore_sig")
+int BPF_PROG(on_sigreturn)
 {
-	struct task *t = guest(bpf_get_current_task_btf());
-
-	if (t)
-		t->in_sigreturn = 1;
+	begin_work();
 	return 0;
 }
 
-SEC("kretprobe/__x64_sys_rt_sigreturn")
-int after_sigreturn(void *ctx)
+SEC("fexit/fpu__restore_sig")
+int BPF_PROG(after_sigreturn)
 {
-	struct task *t = guest(bpf_get_current_task_btf());
-
 	mark_signal();
-	if (t)
-		t->in_sigreturn = 0;
+	end_work();
 	return 0;
 }
