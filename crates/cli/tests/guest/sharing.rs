@@ -251,9 +251,12 @@ fn disturb(turn: usize, others: &[Process]) {
         1 => drop(asmp("mode a shared").done()),
         2 => drop(asmp(&format!("class rt1:{} --pid {}", turn % 99 + 1, other.id())).done()),
         3 => {
-            online(1, false);
-            asmp("status").done();
-            online(1, true);
+            // The kernel gives lines of a CPU that goes offline to all others.
+            for is_online in [false, true] {
+                online(1, is_online);
+                asmp("repair").done();
+                asmp("status").done();
+            }
         }
         4 => {
             let mut killed = spawn_asmp(["mode a best-effort", "mode a isolated"][turn / 8 % 2]);
