@@ -172,11 +172,28 @@ changes() {
     $artis set ''
 }
 
-# summed LIST COMMAND...: how many turns four processes on the CPUs of LIST got together.
-summed() {
-    local list=$1
-    shift
-    for _ in 1 2 3 4; do taskset -c "$list" "$@" & done | awk '{ sum += $2 } END { print sum + 0 }'
+# race FIRST LAST: four processes of each command, which never end, on CPU 0-1. Prints how much time
+# the first get for that of the last, once all run.
+race() {
+    local ones=() others=() _
+    for _ in 1 2 3 4; do
+        taskset -c 0-1 sh -c "exec $1" >/dev/null & ones+=($!)
+        taskset -c 0-1 sh -c "exec $2" >/dev/null & others+=($!)
+    done
+    sleep 3
+    local one_before other_before
+    one_before=$(ticks "${ones[@]}") other_before=$(ticks "${others[@]}")
+    sleep 6
+    awk -v a="$(($(ticks "${ones[@]}") - one_before))" \
+        -v b="$(($(ticks "${others[@]}") - other_before))" 'BEGIN { print a / (b > 0 ? b : 1) }'
+    kill "${ones[@]}" "${others[@]}"
+    wait "${ones[@]}" "${others[@]}"
+}
+
+# ticks PID...: of time in user mode, together.
+ticks() {
+    local pid
+    for pid; do cat "/proc/$pid/stat"; done | awk '{ sum += $14 } END { print sum + 0 }'
 }
 
 # Weights and classes count. Each task gets a turn, though others compute without end: RT1, and
@@ -185,14 +202,11 @@ turns() {
     $artis set 2-3
     # One that runs gives way at the end of its slice to the first that waits: there are more of
     # each kind than CPUs.
-    summed 0-1 $load spin 5 100000 >/tmp/first &
-    summed 0-1 nice $load spin 5 100000 >/tmp/last &
-    wait
-    bar 'turns of nice 0 for one of nice 10' "$(per /tmp/first /tmp/last)" '>=' 4
-    summed 0-1 sh -c "$artis class \$\$ rt1:20; exec $load spin 5 100000" >/tmp/first &
-    summed 0-1 $load spin 5 100000 >/tmp/last &
-    wait
-    bar 'turns of RT1 for one of Linux' "$(per /tmp/first /tmp/last)" '>=' 4
+    bar 'time of nice 0 for that of nice 10' \
+        "$(race "$load spin 100 100000" "nice $load spin 100 100000")" '>=' 4
+    bar 'time of RT1 for that of Linux' \
+        "$(race "sh -c '$artis class \$\$ rt1:20; exec $load spin 100 100000'" \
+            "$load spin 100 100000")" '>=' 4
     for _ in 1 2 3 4 5; do
         sh -c "$artis class \$\$ rt1:20; exec $load spin 27 100000" &
     done >/tmp/first
@@ -205,9 +219,6 @@ turns() {
         "$(awk 'NR == 1 { print $2 }' /tmp/turns)" '>' 0
     $artis set ''
 }
-
-# The number of the first file for one of the second.
-per() { awk -v a="$(cat "$1")" -v b="$(cat "$2")" 'BEGIN { print a / (b > 0 ? b : 1) }'; }
 
 hotplug() {
     local try wrong=0
