@@ -168,7 +168,7 @@ changes() {
     bar 'exit status of the guests' $? == 0
     # A call that was in progress as its CPU became a real-time one.
     bar 'calls seen on a CPU that was a real-time one by then' \
-        "$(stat_of escaped_calls_other)" '<=' 100
+        "$(stat_of escaped_calls_other)" '<=' 10
     $artis set ''
 }
 
