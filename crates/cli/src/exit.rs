@@ -7,8 +7,8 @@ use asmp_measure::run::RunError;
 use asmp_shield::{ChangeError, Refusal};
 
 pub use asmp_shield::code::{
-    BAD_FILE, BAD_STATE, BUSY, CANNOT_SHARE, NO_TASK, NO_TIMERLAT, NOT_ROOT, NOT_UNDONE,
-    POLICY_REFUSED, STRICT, TRACER_IN_USE, UNDONE, UNEXPECTED, UNPROVED, USAGE, of_signal,
+    BAD_FILE, BAD_STATE, BUSY, NO_TIMERLAT, NOT_ROOT, NOT_UNDONE, POLICY_REFUSED, STRICT,
+    TRACER_IN_USE, UNDONE, UNEXPECTED, UNPROVED, USAGE, of_signal,
 };
 
 /// An error with its exit code, for failures that no library enum covers.
@@ -24,6 +24,7 @@ pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
 }
 
 pub const VIOLATED: u8 = 7;
+pub const NO_TASK: u8 = 33;
 pub const NO_BOOT_DROP_IN: u8 = 41;
 pub const NO_TASKS: u8 = 43;
 pub const UNKNOWN_ORIGINALS: u8 = 45;
@@ -33,6 +34,7 @@ pub const NO_LOAD: u8 = 51;
 pub const MIXED: u8 = 52;
 pub const PARTIAL: u8 = 54;
 pub const NO_PORT: u8 = 56;
+pub const CANNOT_SHARE: u8 = 57;
 /// `analyze`, `simulate`: proven that it cannot work.
 pub const NOT_SCHEDULABLE: u8 = 60;
 /// `analyze`, `simulate`: no answer.

@@ -16,13 +16,11 @@ pub const BUSY: u8 = 8;
 pub const BAD_STATE: u8 = 9;
 pub const NOT_ROOT: u8 = 10;
 pub const NO_PARTITION: u8 = 32;
-pub const NO_TASK: u8 = 33;
 pub const NOT_INSIDE: u8 = 35;
 pub const BAD_FILE: u8 = 40;
 pub const POLICY_REFUSED: u8 = 42;
 pub const NO_TIMERLAT: u8 = 53;
 pub const TRACER_IN_USE: u8 = 55;
-pub const CANNOT_SHARE: u8 = 57;
 
 impl Refusal {
     pub fn code(&self) -> u8 {
@@ -50,10 +48,10 @@ impl Refusal {
             Self::BadName { .. } => 30,
             Self::NameTaken { .. } => 31,
             Self::NoPartition { .. } => NO_PARTITION,
-            Self::UnknownTask { .. } => NO_TASK,
+            Self::UnknownTask { .. } => 33,
             Self::StarvedKworker { .. } | Self::StarvedUndo { .. } => 47,
             Self::NoRoomForDeadlines { .. } => 48,
-            Self::CannotShare { .. } => CANNOT_SHARE,
+            Self::CannotShare { .. } => 57,
             Self::BoundKernelThread { .. } | Self::Holder { .. } => 34,
             Self::NotInside { .. } | Self::IrqNotInside { .. } => NOT_INSIDE,
             Self::UnknownIrq { .. } | Self::PerCpuIrq { .. } => 36,

@@ -308,7 +308,7 @@ fn stress() {
     let (others, stressors) = (spinners(3), stressors());
     let began = Instant::now();
     let mut turns = 0;
-    while began.elapsed() < Duration::from_secs(seconds) || turns < 16 {
+    while began.elapsed() < Duration::from_secs(seconds) || turns < 8 {
         watchdog::goes_on();
         disturb(turns, &others);
         turns += 1;
