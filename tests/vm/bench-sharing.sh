@@ -34,7 +34,7 @@ gcc -O2 -static -no-pie -Wall -Wextra -Wl,-Ttext-segment=0x7000000 -o "$share/rt
     "$here/stretch/rt0.c"
 
 # address_of SYMBOL: where it is, from what nm or /proc/kallsyms prints.
-address_of() { awk -v name="$1" '$3 == name { print "0x" $1; exit }'; }
+address_of() { awk -v name="$1" '$3 == name && !found++ { print "0x" $1 }'; }
 "$here/lab.sh" --kernel "$kernel" --append nokaslr -- sort /proc/kallsyms >"$dir/symbols"
 from=$(address_of hrtimer_wakeup <"$dir/symbols")
 spin=$(address_of native_queued_spin_lock_slowpath <"$dir/symbols")
@@ -48,7 +48,7 @@ echo "## Instructions until the task runs, $kernel, load by load"
 printf '%-22s %8s %8s %8s %8s %8s %8s %8s\n' kind-load n min p50 p99 p99.99 max spun
 "$here/lab.sh" --kernel "$kernel" --tcg --share "$share" --timeout 7200 \
     --plugin "$dir/plugin.so,$marks,out=$dir/counts" \
-    --append "nokaslr $boot" -- /share/in-guest.sh "$samples" 5000 "${loads[@]}" 2>"$dir/errors" |
+    --append "nokaslr $boot" -- /share/in-guest.sh "$samples" 4000 "${loads[@]}" 2>"$dir/errors" |
     sed 's/ /-/' >"$dir/kinds" || { cat "$dir/errors" >&2; exit 1; }
 paste -d ' ' "$dir/kinds" "$dir/counts" |
     awk '{ printf "%-22s %8d %8d %8d %8d %8d %8d %8d\n", $1, $2, $3, $4, $5, $6, $7, $8 }'

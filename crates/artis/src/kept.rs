@@ -130,7 +130,7 @@ pub(crate) enum Loaded {
     Whole,
     /// Another build of this program has loaded it.
     Other,
-    /// Something that notices entries is gone.
+    /// A hook is gone: some entries into the kernel go unnoticed.
     Broken,
 }
 

@@ -26,7 +26,7 @@ set CPUS   Real-time CPUS (such as 2-3) run tasks of other programs too, but onl
            this program has ended; CPUS may be changed. Without CPUS ('') it is taken out: the
            kernel's own scheduler has all tasks again. One that another build of this program has
            loaded stays, and a line says so: the CPUs would be without one for a moment. If
-           something that notices entries is gone it is loaded anew.
+           one of its hooks is gone, it is loaded anew.
            /sys/fs/bpf/asmp/cpus says which they are: an empty line if the scheduler has ended.
 --observe  Also counts what runs in the kernel on a real-time CPU all the same, and why. System
            calls of all tasks get slower by that. Refused while it is loaded.

@@ -18,9 +18,9 @@ use std::process::Command;
 ///
 /// Tasks that share the CPUs of partitions wait there for the real-time tasks inside, and for each
 /// other by class: `rt1` tasks first, those with the higher priority before others, then `linux`
-/// tasks. All tasks are `linux` at first; children inherit the class. Only a scheduler that guards
-/// shared CPUs knows classes: it forgets them when the last shared partition ends or changes its
-/// mode. A real-time task inside a partition has no class.
+/// tasks. One that has waited for two seconds goes before all that came since. Every task is
+/// `linux` at first, and children inherit the class. All classes end with the last shared
+/// partition, or when its mode changes. A real-time task inside a partition has no class.
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = crate::examples::CLASS)]
 #[command(group = ArgGroup::new("whom").required(true).args(["pid", "command"]))]
@@ -38,7 +38,7 @@ pub struct Args {
     pub pid: Option<i32>,
     /// The command and its arguments, after `--`
     ///
-    /// It is executed in place of asmp. Example: asmp class rt1:20 -- ./vision --fast
+    /// The command replaces asmp. Example: asmp class rt1:20 -- ./vision --fast
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }

@@ -156,24 +156,24 @@ impl FromStr for Class {
         };
         match priority.filter(|priority| (1..=99).contains(priority)) {
             Some(priority) => Ok(Self::Rt1 { priority }),
-            None => Err("use linux, rt1 or rt1:PRIORITY, 1 to 99".to_owned()),
+            None => Err("a class is linux, rt1 or rt1:PRIORITY (1 to 99)".to_owned()),
         }
     }
 }
 
-/// The class of each thread of a process, a line `THREAD CLASS` each. Errors: what `asmp-artis`
-/// printed.
+/// A line `THREAD CLASS` for each thread of the process. Errors: what `asmp-artis` printed to
+/// standard error.
 pub fn classes(process: i32) -> io::Result<String> {
     ask_loader(&["class", &process.to_string()])
 }
 
 /// Gives all threads of a process this class, until the scheduler is unloaded; their children
-/// inherit it. Errors: what `asmp-artis` printed.
+/// inherit it. Errors: what `asmp-artis` printed to standard error.
 pub fn set_class(process: i32, class: Class) -> io::Result<()> {
     ask_loader(&["class", &process.to_string(), &class.to_string()]).map(drop)
 }
 
-/// What the loader prints. Errors: what it prints of one.
+/// Runs the loader, and returns its standard output. Errors: what it printed to standard error.
 fn ask_loader(words: &[&str]) -> io::Result<String> {
     let Some(loader) = find_loader() else {
         let why = format!("asmp-artis is not installed beside asmp or as {}", PLACES.join(", "));

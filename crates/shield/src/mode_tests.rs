@@ -221,7 +221,8 @@ fn a_machine_that_cannot_guard_says_what_is_missing_and_the_best_effort_is_named
     fake.restored("the end");
 }
 
-/// The CPUs that process 200 in the partition has with others, though they are not guarded.
+/// CPUs without a guard on which both process 200, if it is in the partition, and tasks outside may
+/// run.
 fn open(fake: &Fake) -> CpuSet {
     let is_inside = fake.kernel.task(200).unwrap().group.starts_with("/asmp");
     let others = if is_inside { set(&fake.allowed(100)) } else { CpuSet::new() };

@@ -46,6 +46,11 @@ __attribute__((visibility("default"))) int qemu_plugin_version = 2;
 
 enum { MOST = 1 << 20, CPUS = 64 };
 static uint64_t from, to, not_between, end, spin, spun;
+static const struct {
+	const char *name;
+	uint64_t *address;
+} places[] = { { "from", &from }, { "to", &to },     { "not", &not_between },
+	       { "end", &end },   { "spin", &spin }, { "spun", &spun } };
 static FILE *out;
 static qemu_plugin_u64 executed, waited;
 static uint64_t began[CPUS], waited_before[CPUS];
@@ -144,19 +149,10 @@ __attribute__((visibility("default"))) int qemu_plugin_install(uint64_t id, cons
 		if (!value)
 			return -1;
 		*value++ = 0;
-		if (!strcmp(argv[i], "from"))
-			from = strtoull(value, NULL, 0);
-		else if (!strcmp(argv[i], "to"))
-			to = strtoull(value, NULL, 0);
-		else if (!strcmp(argv[i], "not"))
-			not_between = strtoull(value, NULL, 0);
-		else if (!strcmp(argv[i], "spin"))
-			spin = strtoull(value, NULL, 0);
-		else if (!strcmp(argv[i], "spun"))
-			spun = strtoull(value, NULL, 0);
-		else if (!strcmp(argv[i], "end"))
-			end = strtoull(value, NULL, 0);
-		else if (!strcmp(argv[i], "out"))
+		for (size_t n = 0; n < sizeof(places) / sizeof(places[0]); n++)
+			if (!strcmp(argv[i], places[n].name))
+				*places[n].address = strtoull(value, NULL, 0);
+		if (!strcmp(argv[i], "out"))
 			out = fopen(value, "w");
 	}
 	samples = malloc(MOST * sizeof(*samples));

@@ -162,8 +162,8 @@ WORK(uprobe_notify_resume)
 WORK(__mem_cgroup_handle_over_high)
 
 /*
- * In a return from the handler of a signal, of programs of 64 and of 32 bits: the registers are
- * those of the interrupted code by now, without a number.
+ * A signal handler returns, in a 64-bit or 32-bit program. The registers are those of the
+ * interrupted code by now, and hold no number of a call.
  */
 SEC("fentry/fpu__restore_sig")
 int BPF_PROG(on_sigreturn)

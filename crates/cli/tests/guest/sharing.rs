@@ -269,6 +269,7 @@ fn disturb(turn: usize, others: &[Process]) {
         }
         4 => {
             let mut killed = spawn_asmp(["mode a best-effort", "mode a isolated"][turn / 8 % 2]);
+            // Each kill comes elsewhere in the change.
             std::thread::sleep(Duration::from_millis(turn as u64 * 7 % 300));
             killed.kill().expect("it is killed");
             killed.wait().expect("it ends");
