@@ -22,6 +22,9 @@ void bpf_cpumask_clear_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
+bool bpf_cpumask_subset(const struct cpumask *a, const struct cpumask *b) __ksym;
+u32 bpf_cpumask_first_and(const struct cpumask *a, const struct cpumask *b) __ksym;
+void *bpf_rdonly_cast(const void *object, u32 type) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
 void scx_bpf_kick_cpu(s32 cpu, u64 flags) __ksym;
@@ -165,19 +168,19 @@ static __always_inline u64 faults(struct task_struct *p)
  */
 static __always_inline bool at_user(struct task_struct *p, struct task *t)
 {
-	struct pt_regs *regs = (struct pt_regs *)((u64)p->stack + regs_offset);
-	u64 ip;
+	struct pt_regs *regs;
 
 	if (p->flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER) || !regs_offset)
 		return false;
 	if (has_exit_work(p))
 		return false;
-	ip = BPF_CORE_READ(regs, ip);
-	if ((faults(p) < t->faults && ip == t->fault_ip) || ip == t->signal_ip)
+	regs = bpf_rdonly_cast((char *)p->stack + regs_offset,
+			       bpf_core_type_id_kernel(struct pt_regs));
+	if ((faults(p) < t->faults && regs->ip == t->fault_ip) || regs->ip == t->signal_ip)
 		return false;
-	if (t->works && ip == t->work_ip)
+	if (t->works && regs->ip == t->work_ip)
 		return false;
-	return (long)BPF_CORE_READ(regs, orig_ax) == -1;
+	return (long)regs->orig_ax == -1;
 }
 
 /* Guests are the tasks that this scheduler has: not SCHED_FIFO (1), _RR (2), _DEADLINE (6). */

@@ -178,12 +178,37 @@ static __always_inline void take_turn(struct task_struct *p)
 	}
 }
 
+/* A system CPU that it may use, if they all idle. */
+static __always_inline s32 all_idle(struct task_struct *p)
+{
+	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+	struct bpf_cpumask *nrt = nrt_mask;
+	s32 cpu = -1;
+
+	if (nrt && bpf_cpumask_subset((const struct cpumask *)nrt, idle))
+		cpu = bpf_cpumask_first_and((const struct cpumask *)nrt, p->cpus_ptr);
+	scx_bpf_put_idle_cpumask(idle);
+	return cpu;
+}
+
 static __always_inline void enqueue_user(struct task_struct *p, struct task *t, s32 cpu, u64 flags,
 					 bool is_bound)
 {
 	bool again = flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ);
-	s32 to = again && !is_bound ? -1 : idle_of(p, cpu, rt_mask);
+	s32 to;
 
+	if (is_rt(cpu) && !is_bound) {
+		/*
+		 * A real-time task is about to run here, and should not have to wait for a search.
+		 * The tick of a system CPU that is busy finds an idle CPU for the guest.
+		 */
+		insert(p, t, USER, flags);
+		to = all_idle(p);
+		if (to >= 0)
+			scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
+		return;
+	}
+	to = again && !is_bound ? -1 : idle_of(p, cpu, rt_mask);
 	/* No lock of another CPU's run queue is taken on an RT CPU. */
 	if (to >= 0 && !again && (to == cpu || !is_rt(cpu))) {
 		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, IMMED);
@@ -293,15 +318,20 @@ void BPF_PROG(artis_tick, struct task_struct *p)
 	if (t->signal_ip && ++t->signal_ticks > 2)
 		t->signal_ip = 0;
 	if (scx_bpf_dsq_nr_queued(USER) > 0) {
+		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
+
 		/* The RT CPUs may have no tick. */
 		each_cpu(r, nr_cpus) {
 			struct cpu *c = cpu_of(r);
 
-			if (is_rt(r) && c->began && now - c->began > slice_ns) {
+			if (bpf_cpumask_test_cpu(r, idle)) {
+				scx_bpf_kick_cpu(r, SCX_KICK_IDLE);
+			} else if (is_rt(r) && c->began && now - c->began > slice_ns) {
 				c->began = now;
 				scx_bpf_kick_cpu(r, SCX_KICK_PREEMPT);
 			}
 		}
+		scx_bpf_put_idle_cpumask(idle);
 	}
 	if ((eager || scx_bpf_dsq_nr_queued(KERNEL) > 0) && at_user(p, t) && fits(t) &&
 	    rt_idles()) {
