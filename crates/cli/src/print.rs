@@ -23,6 +23,7 @@ use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 /// These shadow the macros of std, which panic when the reader of a pipe has left (`asmp … | head
 /// -1`). A panic in the middle of a change would leave it half done.
@@ -436,16 +437,28 @@ pub fn violated(verb: &str, partitions: &[&PartitionStatus]) {
     }
 }
 
-/// What others did on the shared CPUs of the machine, of the scheduler's counts.
-fn guests(counts: &[(String, u64)]) -> Option<String> {
+/// What others did on the shared CPUs of the machine, of the scheduler's counts: a line each.
+fn guests(counts: &[(String, u64)]) -> Option<Vec<String>> {
     let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+    let seconds = |name: &str| Some(Duration::from_nanos(of(name)?).as_secs_f64());
     let entered = of("calls_from_rt")? + of("faults_from_rt")?;
-    Some(format!(
-        "all shared CPUs: others began to run there {} times, and left it for the kernel {entered} \
-         times; longest in the kernel there: {} us",
-        of("began_on_rt")?,
-        of("longest_kernel_ns")?.div_ceil(1000),
-    ))
+    let mut lines = vec![
+        format!(
+            "all shared CPUs: others began to run there {} times, and left it for the kernel \
+             {entered} times; longest in the kernel there: {} us",
+            of("began_on_rt")?,
+            of("longest_kernel_ns")?.div_ceil(1000),
+        ),
+        format!("kept off them {} times: a task calls the kernel too often", of("too_short")?),
+    ];
+    for class in ["rt1", "linux"] {
+        let on = seconds(&format!("{class}_on_rt_ns"))?;
+        let off = seconds(&format!("{class}_on_nrt_ns"))?;
+        if on + off > 0.0 {
+            lines.push(format!("{class} tasks ran {on:.1} s there, {off:.1} s on other CPUs"));
+        }
+    }
+    Some(lines)
 }
 
 fn one(partition: &PartitionStatus, now_s: u64) {
@@ -467,7 +480,7 @@ fn one(partition: &PartitionStatus, now_s: u64) {
         ago(now_s.saturating_sub(partition.created_s)),
         partition.created_by
     );
-    if let Some(words) = guests(&partition.shared) {
+    for words in guests(&partition.shared).unwrap_or_default() {
         line!("  {words}");
     }
     if let Some(grant) = &partition.granted {

@@ -202,6 +202,16 @@ static const char names[NR_STATS][32] = {
 #undef NAME
 };
 
+/* What is not counted yet: a guest that computes may run for hours. */
+static __always_inline u64 runs_for(s32 cpu, u32 key)
+{
+	struct cpu *c = cpu_of(cpu);
+	u64 since = c->runs_since;
+	s64 ns = scx_bpf_now() - since;
+
+	return key && c->runs_as == key && ns > 0 ? ns : 0;
+}
+
 SEC("iter/bpf_map_elem")
 int show_stats(struct bpf_iter__bpf_map_elem *ctx)
 {
@@ -228,6 +238,7 @@ int show_stats(struct bpf_iter__bpf_map_elem *ctx)
 		return 0;
 	each_cpu(cpu, nr_cpus) {
 		of_cpu = bpf_map_lookup_percpu_elem(&stats, &key, cpu);
+		total += runs_for(cpu, key);
 		if (!of_cpu)
 			continue;
 		if (key != STAT_longest_kernel_ns)

@@ -83,6 +83,8 @@ struct cpu {
 	u32 in_user;		/* It was in user mode then. */
 	u32 asked;		/* an RT CPU: 1 + the NRT CPU whose guest it is to fetch */
 	u32 turn;		/* how often it chose from the queues */
+	u32 runs_as;		/* what the time of the guest that runs here counts as; 0: none does */
+	u64 runs_since;
 };
 struct cpu cpus[MAX_CPUS];
 /* The cost of a move off an RT CPU: the median. The first value is that of no real machine. */
@@ -123,6 +125,12 @@ static __always_inline bool is_rt(s32 cpu)
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[index_of(cpu)];
+}
+
+/* What the time counts as that the guest runs on this CPU. */
+static __always_inline u32 ran_as(struct task *t, s32 cpu)
+{
+	return STAT_linux_on_nrt_ns + 2 * (t->prio > 0) + is_rt(cpu);
 }
 
 static __always_inline bool may(struct task_struct *p, s32 cpu)

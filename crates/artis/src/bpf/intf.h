@@ -22,6 +22,10 @@
 	X(began_in_kernel_on_rt) /* of these: in the kernel, as they may run nowhere else */       \
 	X(asked)		/* returns to user mode that asked an idle RT CPU to fetch */      \
 	X(too_short)		/* guests kept off RT CPUs, as their stays there are too short */  \
+	X(linux_on_nrt_ns)	/* time that guests ran, by class and kind of CPU: ran_as() */     \
+	X(linux_on_rt_ns)                                                                          \
+	X(rt1_on_nrt_ns)                                                                           \
+	X(rt1_on_rt_ns)                                                                            \
 	X(at_tick)		/* guests that went to an RT CPU at a tick */                      \
 	X(bound)		/* enqueued guests that may use RT CPUs only */                    \
 	X(made_room)		/* NRT CPUs interrupted for a guest that waits for one */          \

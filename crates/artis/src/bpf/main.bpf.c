@@ -402,6 +402,10 @@ void BPF_PROG(artis_running, struct task_struct *p)
 	if (!t->prio && (s64)(t->used - used_most) > 0)
 		used_most = t->used;
 	t->since = now;
+	if (!(p->flags & PF_KTHREAD)) {
+		c->runs_since = now;
+		c->runs_as = ran_as(t, cpu);
+	}
 	in_user = at_user(p, t);
 	c->in_user = in_user;
 	if (is_rt(cpu)) {
@@ -439,11 +443,15 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	s32 cpu = scx_bpf_task_cpu(p);
+	struct cpu *c = cpu_of(cpu);
 	u64 now = scx_bpf_now();
 
 	if (!t)
 		return;
-	cpu_of(cpu)->began = 0;
+	c->began = 0;
+	if (c->runs_as)
+		add(c->runs_as, now - c->runs_since);
+	c->runs_as = 0;
 	if (!t->prio)
 		t->used = after_run(t->used, used_most, now - t->since, p->scx.weight);
 	/* Not at each preemption: on_return() brings one about, and it would come back here. */

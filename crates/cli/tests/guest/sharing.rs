@@ -9,7 +9,7 @@ use super::lab::{
 };
 use super::random::hands::online;
 use super::watchdog;
-use asmp_host::sharing::CPUS;
+use asmp_host::sharing::{CPUS, counts};
 use asmp_host::{Kernel, Linux, task};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -119,16 +119,25 @@ fn classes() {
     until("all have their class", || {
         first.iter().all(|one| class_of(one).out.contains(&format!("{} rt1:20", one.id())))
     });
-    let (before, others_before) = (computed(&first), computed(&others));
+    let (before, others_before, ns_before) = (computed(&first), computed(&others), rt1_ns());
     until("RT1 computes", || computed(&first) - before > 400);
     let (rt1, linux) = (computed(&first) - before, computed(&others) - others_before);
     assert!(rt1 > 4 * linux, "RT1 had {rt1} ticks, others {linux}");
+    let (counted, ticks) = ((rt1_ns() - ns_before) / 10_000_000, computed(&first) - before);
+    assert!((ticks * 8 / 10..ticks * 12 / 10).contains(&counted), "{counted} of {ticks} ticks");
+    asmp("status").done().says("rt1 tasks ran ").says("linux tasks ran ");
     asmp(&format!("class linux --pid {}", first[0].id())).done();
     class_of(&first[0]).says("linux");
     let child = format!("sleep 1000 & {program} class --pid $!; kill $!");
     asmp(&format!("class rt1:7 -- sh -c '{child}'")).done().says(" rt1:7");
     asmp("mode a isolated").done();
     asmp(&format!("class --pid {}", first[1].id())).code(57);
+}
+
+/// How long RT1 tasks ran, as the scheduler counts it.
+fn rt1_ns() -> u64 {
+    let counts = counts(&Linux::new()).expect("the scheduler counts");
+    counts.iter().filter(|(name, _)| name.starts_with("rt1_on_")).map(|(_, ns)| ns).sum()
 }
 
 fn uninstalled() {
