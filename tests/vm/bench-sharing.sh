@@ -11,6 +11,8 @@ here=$(dirname "$(readlink -f "$0")")
 top=$(readlink -f "$here/../..")
 # shellcheck source=lib.sh
 . "$here/lib.sh"
+# shellcheck source=stretch/marks.sh
+. "$here/stretch/marks.sh"
 
 samples=${1:-20000} rounds=${2:-3} kernel=${KERNEL:-sid}
 read -ra loads <<<"${LOADS:-idle compute kernel}"
@@ -28,21 +30,15 @@ cp "${CARGO_TARGET_DIR:-target}/release/asmp" "$artis" "$here/bench-sharing-in-g
 for program in calls load; do
     gcc -O2 -static -Wall -o "$share/$program" "$here/artis/$program.c"
 done
-gcc -O2 -Wall -Wextra -shared -fPIC -o "$dir/plugin.so" "$here/stretch/plugin.c"
-# At addresses where no other program is.
-gcc -O2 -static -no-pie -Wall -Wextra -Wl,-Ttext-segment=0x7000000 -o "$share/rt0" \
-    "$here/stretch/rt0.c"
+plugin "$here/stretch/plugin.c" "$dir/plugin.so"
+marked "$here/stretch/rt0.c" "$share/rt0"
 
-# address_of SYMBOL: where it is, from what nm or /proc/kallsyms prints.
-address_of() { awk -v name="$1" '$3 == name && !found++ { print "0x" $1 }'; }
-"$here/lab.sh" --kernel "$kernel" --append nokaslr -- sort /proc/kallsyms >"$dir/symbols"
+kernel_symbols "$kernel" >"$dir/symbols"
 from=$(address_of hrtimer_wakeup <"$dir/symbols")
-spin=$(address_of native_queued_spin_lock_slowpath <"$dir/symbols")
-spun=$(awk -v from="${spin#0x}" '$1 > from { print "0x" $1; exit }' "$dir/symbols")
 to=$(nm "$share/rt0" | address_of woke)
 sleeps=$(nm "$share/rt0" | address_of sleeps)
 end=$(nm "$share/rt0" | address_of ended)
-marks=from=$from,to=$to,not=$sleeps,end=$end,spin=$spin,spun=$spun
+marks=from=$from,to=$to,not=$sleeps,end=$end,$(waits "$dir/symbols")
 
 echo "## Instructions until the task runs, $kernel, load by load"
 printf '%-22s %8s %8s %8s %8s %8s %8s %8s\n' kind-load n min p50 p99 p99.99 max spun
