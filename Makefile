@@ -5,8 +5,8 @@
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
-.PHONY: bench-measure bench-peers bench-responses bench-sharing install install-rt rtlinux setup
-.PHONY: soak fuzz-files
+.PHONY: bench-measure bench-moves bench-peers bench-responses bench-sharing install install-rt
+.PHONY: rtlinux setup soak fuzz-files
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -84,6 +84,12 @@ artis: setup
 # in guests, an hour or so.
 bench-sharing: setup
 	tests/vm/bench-sharing.sh $(SAMPLES) $(ROUNDS)
+
+# What an ejection off a shared CPU and the return there cost, in instructions, beside a system call
+# alone and a pair of sched_setaffinity(): in a guest, minutes. KERNEL=sid chooses. Exits with 1 where
+# a call on a system CPU costs more with the scheduler than without.
+bench-moves: setup
+	tests/vm/bench-moves.sh $(COUNT) $(ROUNDS)
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
 # half an hour.
