@@ -86,8 +86,8 @@ bench-sharing: setup
 	tests/vm/bench-sharing.sh $(SAMPLES) $(ROUNDS)
 
 # What an ejection off a shared CPU and the return there cost, in instructions, beside a system call
-# alone and a pair of sched_setaffinity(): in a guest, minutes. KERNEL=sid chooses. Exits with 1 where
-# a call on a system CPU costs more with the scheduler than without.
+# alone and a pair of sched_setaffinity(): in a guest, minutes. KERNEL=sid-rt chooses. Exits with 1
+# where a call on a system CPU costs more with the scheduler than without.
 bench-moves: setup
 	tests/vm/bench-moves.sh $(COUNT) $(ROUNDS)
 

@@ -11,7 +11,9 @@ plugin() { gcc -O2 -Wall -Wextra -shared -fPIC -o "$2" "$1"; }
 address_of() { awk -v name="$1" '$3 == name && !found++ { print "0x" $1 }'; }
 
 # kernel_symbols KERNEL: those of its guests that boot with nokaslr, by address.
-kernel_symbols() { "$here/lab.sh" --kernel "$1" --append nokaslr -- sort /proc/kallsyms; }
+kernel_symbols() {
+    "$(dirname "${BASH_SOURCE[0]}")/../lab.sh" --kernel "$1" --append nokaslr -- sort /proc/kallsyms
+}
 
 # waits SYMBOLS: where the kernel waits for a spin lock, as two options of a plugin.
 waits() {

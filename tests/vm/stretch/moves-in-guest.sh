@@ -38,7 +38,7 @@ for _ in $(seq "$rounds"); do
     kind guest-nothing nothing 3 taskset -c 0,3
     before=$(stat_of calls_from_rt) asked=$(stat_of asked) ticks=$(stat_of at_tick)
     kind guest-getpid getpid 3 taskset -c 0,3
-    echo "ejected $(($(stat_of calls_from_rt) - before))," \
-        "returned as asked $(($(stat_of asked) - asked)), at a tick $(($(stat_of at_tick) - ticks))" >&2
+    echo "ejected $(($(stat_of calls_from_rt) - before)), asked to be fetched" \
+        "$(($(stat_of asked) - asked)), at a tick $(($(stat_of at_tick) - ticks))" >&2
     $artis set ''
 done

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-// What plugins of QEMU's emulation here have in common: what they use of its API, version 2, as QEMU
+// What plugins of QEMU's emulation here have in common: what they use of its API, version 2, as it
 // installs no header; their options; quantiles.
 #pragma once
 #include <stdbool.h>
