@@ -57,7 +57,7 @@ architecture() {
         TARGET='' CROSS=''
         # The graph of `make unit`: nothing is built twice.
         BUILD=(--workspace)
-        PROGRAMS='asmpd asmp-rtf examples/in_partition examples/create'
+        PROGRAMS='asmpd asmp-rtf examples/in_partition examples/create examples/quality_line'
         ;;
     arm64)
         QEMU=qemu-system-aarch64 QEMU_PACKAGE=qemu-system-arm

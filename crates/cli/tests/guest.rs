@@ -31,6 +31,7 @@ mod guest {
     pub mod lab;
     pub mod large;
     pub mod library;
+    pub mod line;
     pub mod lost;
     pub mod matrix;
     pub mod measure;
@@ -88,6 +89,7 @@ fn all() -> Vec<Test> {
         guest::histograms::all(),
         guest::smt::all(),
         guest::sharing::all(),
+        guest::line::all(),
         guest::large::all(),
         guest::soak::all(),
         guest::device::all(),

@@ -36,7 +36,7 @@ pub fn all() -> Vec<Test> {
     ]
 }
 
-fn no_scheduler() -> Option<&'static str> {
+pub fn no_scheduler() -> Option<&'static str> {
     let has = |path: &str| Path::new(path).exists();
     match (has("/sys/kernel/sched_ext/state"), example("asmp-artis").exists()) {
         (false, _) => Some("no sched_ext in this kernel"),
