@@ -17,9 +17,9 @@ const BOX: f64 = 34.0;
 /// Of a letter, at most.
 const LETTER: f64 = 7.0;
 /// What is drawn.
-const BEFORE_NS: u64 = 100_000_000;
-const WINDOW_NS: u64 = 400_000_000;
-const TICK_NS: u64 = 50_000_000;
+const BEFORE_NS: u64 = 50_000_000;
+const WINDOW_NS: u64 = 200_000_000;
+const TICK_NS: u64 = 25_000_000;
 
 fn colour(class: Class) -> &'static str {
     match class {
@@ -120,7 +120,8 @@ fn draw_row(svg: &mut String, report: &Report, window: &Window, y: f64, row: (Cp
         LEFT - 8.0,
         y + BOX / 2.0 + 4.0
     );
-    for trace in &report.traces {
+    // The cameras last: theirs are the smallest boxes.
+    for trace in report.traces.iter().rev() {
         let here = trace.spans.iter().filter(|span| span.cpu == cpu && window.shows(span));
         for span in here.filter(|span| span.to_ns > span.from_ns) {
             let (from, to) = (window.x(span.from_ns), window.x(span.to_ns));
@@ -130,7 +131,7 @@ fn draw_row(svg: &mut String, report: &Report, window: &Window, y: f64, row: (Cp
                 "<rect class=\"{}\" x=\"{from:.1}\" y=\"{y}\" width=\"{:.1}\" height=\"{BOX}\" \
                  fill=\"{}\" stroke=\"#444\" stroke-width=\"0.4\"><title>{name}</title></rect>",
                 class.name(),
-                (to - from).max(0.8),
+                (to - from).max(1.0),
                 colour(class)
             );
             if let Some(label) = label(name, to - from) {

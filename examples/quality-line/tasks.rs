@@ -52,12 +52,15 @@ pub fn run(words: &[String]) -> Result<(), Failure> {
 
 /// Tells that all FIFOs are attached, and waits until those of all others are.
 fn ready() -> Result<(), Failure> {
-    println!("ready");
-    std::io::stdin().lock().read_line(&mut String::new())?;
+    say("ready\n")?;
+    if std::io::stdin().lock().read_line(&mut String::new())? == 0 {
+        // The main process has said why.
+        std::process::exit(3);
+    }
     Ok(())
 }
 
-/// Tells the main process; at the end of a task alone, because it may wait.
+/// Tells the main process. Not while a task works: it may wait.
 fn say(text: &str) -> Result<(), Failure> {
     Ok(std::io::stdout().write_all(text.as_bytes())?)
 }
@@ -282,8 +285,7 @@ impl Team {
             self.handles.push(spawn(&name, move || examine(&jobs, &found, trace))?);
             self.tasks.push(sender);
         }
-        println!("team {} {run} {tasks}", gethrtime());
-        Ok(())
+        say(&format!("team {} {run} {tasks}\n", gethrtime()))
     }
 }
 
