@@ -195,10 +195,12 @@ bench-responses:
 	cargo run --release -p asmp-analysis --example peers
 
 # Tests, oracles and the simulator on a million random sets, three for each seed; then analyze,
-# place, budgets, chains and simulate on a million random files with every key.
+# place, budgets, chains and simulate on a million random files with every key. The core of yartek
+# and the simulator run 10^5 random sets alike.
 agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
 	cargo run --release -p asmp-analysis --example bench -- files 0 1000000
+	YARTEK_SETS=100000 cargo test --release -p asmp-yartek --test identity
 
 # Sequences of requests and of other people's hands on the fake machine, 10^5 that no night before
 # had: ten minutes of one core. `make unit` has the first 2000, the same each time. Then a million
