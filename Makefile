@@ -6,7 +6,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
 .PHONY: bench-measure bench-moves bench-peers bench-responses bench-sharing install install-rt
-.PHONY: rtlinux setup soak fuzz-files
+.PHONY: rtlinux setup soak fuzz-files bench-others
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -90,6 +90,11 @@ bench-sharing: setup
 # where a call on a system CPU costs more with the scheduler than without.
 bench-moves: setup
 	tests/vm/bench-moves.sh $(COUNT) $(ROUNDS)
+
+# What compute tasks, programs that call often, hackbench, fio and a compiler get beside a shared and
+# an isolated partition: ROUNDS of each in one guest, less than half an hour.
+bench-others: setup
+	tests/vm/bench-others.sh $(ROUNDS)
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
 # half an hour.
