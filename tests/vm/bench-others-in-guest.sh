@@ -126,7 +126,7 @@ measure() {
         awk '{ printf " %d", $2 - $1 } END { print "" }'
 }
 
-# Of the lines of measure(): the medians of each kind, and these in per cent of plain.
+# Of the lines of measure(): the medians of each kind, shared and isolated in per cent of plain.
 table() {
     awk '
         function of(kind, column,    part, n, i, j, swap) {
@@ -140,13 +140,13 @@ table() {
         }
         function percent(kind, column) { return 100 * of(kind, column) / of("plain", column) }
         BEGIN {
-            print "shared and isolated: per cent of plain; S: shared, I: isolated"
-            printf "%-11s %9s | %6s %8s | %9s %6s %8s | %9s %9s | %9s | %s\n", "", "rate of",
-                "rate", "rate", "user time", "time", "time", "RT idle %", "RT idle %", "a move",
-                "% of rt0"
-            printf "%-11s %9s | %6s %8s | %9s %6s %8s | %9s %9s | %9s | %s\n", "workload", "plain",
-                "shared", "isolated", "of plain", "shared", "isolated", "S", "I", "S, us",
-                "plain S I"
+            form = "%-10s %8s | %6s %8s | %5s %6s %6s %8s | %6s %8s | %7s\n"
+            printf form, "", "rate", "rate", "rate", "CPUs", "user", "user", "user",
+                "idle %", "idle %", "a move,"
+            printf form, "workload", "plain", "shared", "isolated", "plain", "plain", "shared",
+                "isolated", "shared", "isolated", "us"
+            form = "%-10s %8.5g | %6.0f %8.0f | %5.2f %6.2f %6.0f %8.0f | "
+            form = form "%6.1f %8.1f | %7.0f\n"
         }
         {
             if (!seen[$3]++) names[++count] = $3
@@ -155,11 +155,9 @@ table() {
         END {
             for (row = 1; row <= count; row++) {
                 name = names[row]
-                printf "%-11s %9.5g | %6.0f %8.0f | %9.2f %6.0f %8.0f | %9.1f %9.1f | %9.0f |",
-                    name, of("plain", 4), percent("shared", 4), percent("isolated", 4),
-                    of("plain", 5), percent("shared", 5), percent("isolated", 5),
+                printf form, name, of("plain", 4), percent("shared", 4), percent("isolated", 4),
+                    of("plain", 6), of("plain", 5), percent("shared", 5), percent("isolated", 5),
                     of("shared", 7), of("isolated", 7), of("shared", 9) / 1000
-                print "", of("plain", 8), of("shared", 8), of("isolated", 8)
             }
         }'
 }
