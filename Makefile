@@ -91,10 +91,10 @@ bench-sharing: setup
 bench-moves: setup
 	tests/vm/bench-moves.sh $(COUNT) $(ROUNDS)
 
-# What compute tasks, programs that call often, hackbench, fio and a compiler get beside a shared and
-# an isolated partition: ROUNDS of each in one guest, less than half an hour.
+# What tasks that compute or call often, hackbench, fio and a compiler get beside a shared and an
+# isolated partition: ROUNDS of each (3) in one guest, a quarter of an hour. CPUS=2 chooses.
 bench-others: setup
-	tests/vm/bench-others.sh $(ROUNDS)
+	CPUS=$(CPUS) tests/vm/bench-others.sh $(ROUNDS)
 
 # The figures of docs/measurements/containment.md: RUNS of each of five faults in one guest, about
 # half an hour.

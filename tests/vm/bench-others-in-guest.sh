@@ -68,7 +68,7 @@ work() {
     compute) spin_or_call spin "$cpus" 0 ;;
     calls-1) spin_or_call calls 1 "$turns" ;;
     calls) spin_or_call calls "$cpus" "$turns" ;;
-    hackbench) hackbench -g 1 -l 500 | awk '/^Time:/ { print 60 / $2; n = 1 } END { exit !n }' ;;
+    hackbench) hackbench -g 1 -l 1500 | awk '/^Time:/ { print 60 / $2; n = 1 } END { exit !n }' ;;
     fio-memory) fio_in /dev/shm/fio ;;
     fio-disk) fio_in fio --direct=1 ;;
     compile)
