@@ -445,10 +445,10 @@ fn guests(counts: &[(String, u64)]) -> Option<Vec<String>> {
     let mut lines = vec![
         format!(
             "all shared CPUs: others began to run there {} times, and left it for the kernel \
-             {entered} times; longest in the kernel there: {} us",
-            of("began_on_rt")?,
-            of("longest_kernel_ns")?.div_ceil(1000),
+             {entered} times",
+            of("began_on_rt")?
         ),
+        format!("longest in the kernel there: {} us", of("longest_kernel_ns")?.div_ceil(1000)),
         format!("kept off them {} times: a task calls the kernel too often", of("too_short")?),
     ];
     for class in ["rt1", "linux"] {

@@ -126,7 +126,7 @@ pub enum Next {
 /// A set of tasks and its state.
 pub struct Edf {
     // The addresses of these are in `state`.
-    arrivals: Vec<Box<Arrivals>>,
+    arrivals: Vec<Arrivals>,
     defs: Vec<TaskDef>,
     tasks: Vec<TaskState>,
     state: Box<EdfState>,
@@ -139,14 +139,14 @@ impl Edf {
     /// With more than 32 tasks, or a period of 0.
     pub fn new(set: &[Task], epoch_ticks: u64) -> Self {
         assert!(set.len() <= MAX_TASKS && set.iter().all(|task| task.period_ticks > 0));
-        let mut arrivals: Vec<Box<Arrivals>> = set.iter().map(|_| Box::default()).collect();
+        let mut arrivals = vec![Arrivals::default(); set.len()];
         let defs = set.iter().zip(&mut arrivals).map(|(task, arrivals)| TaskDef {
             run: None,
             period_ticks: task.period_ticks,
             offset_ticks: task.offset_ticks,
             deadline_ticks: task.deadline_ticks,
             budget_ticks: task.budget_ticks,
-            arrivals: if task.is_sporadic { &raw mut **arrivals } else { ptr::null_mut() },
+            arrivals: if task.is_sporadic { &raw mut *arrivals } else { ptr::null_mut() },
             late: task.late,
         });
         let defs: Vec<TaskDef> = defs.collect();

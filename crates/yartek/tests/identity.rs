@@ -137,9 +137,7 @@ fn the_core_runs_each_job_when_the_simulator_does() {
         jobs += ran.len();
         missed += usize::from(seen.missed > 0);
     }
-    println!(
-        "{sets} sets, {jobs} jobs: equal; {missed} sets with misses, {refused} with too many arrivals"
-    );
+    println!("{jobs} jobs of {sets} sets are equal; {missed} sets with misses, {refused} left out");
     assert!(jobs as u64 > 50 * sets && missed as u64 > sets / 5 && refused < sets / 10);
 }
 
