@@ -47,7 +47,7 @@ pub struct Report {
     pub traces: Vec<Trace>,
 }
 
-/// What was planted beside what was found.
+/// How many of the planted defects were found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Judged {
     planted: usize,
@@ -100,7 +100,7 @@ impl Report {
         Some(())
     }
 
-    /// The database beside what was planted in the frames that were put in.
+    /// Compares the defects in the database with those that were planted in the frames.
     pub fn judge(&self, database: &str) -> Result<Judged, Failure> {
         let mut planted: BTreeSet<Defect> = BTreeSet::new();
         for (camera, frames) in (0..).zip(&self.frames) {

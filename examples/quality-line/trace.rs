@@ -59,7 +59,7 @@ impl Trace {
         self.spans.push(Span { cpu, from_ns: now_ns, to_ns: now_ns });
     }
 
-    /// It is still under way, or done.
+    /// The task is still at this piece of work, or has just done it.
     pub fn mark(&mut self) {
         self.extend(GAP_NS);
     }

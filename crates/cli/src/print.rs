@@ -437,28 +437,30 @@ pub fn violated(verb: &str, partitions: &[&PartitionStatus]) {
     }
 }
 
-/// What others did on the shared CPUs of the machine, of the scheduler's counts: a line each.
-fn guests(counts: &[(String, u64)]) -> Option<Vec<String>> {
+/// What others did on all shared CPUs since they are guarded. A scheduler that an older build has
+/// loaded may lack some counts.
+fn guests(counts: &[(String, u64)]) -> Vec<String> {
     let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
     let seconds = |name: &str| Some(Duration::from_nanos(of(name)?).as_secs_f64());
-    let entered = of("calls_from_rt")? + of("faults_from_rt")?;
-    let mut lines = vec![
-        format!(
-            "all shared CPUs: others began to run there {} times, and left it for the kernel \
-             {entered} times",
-            of("began_on_rt")?
-        ),
-        format!("longest in the kernel there: {} us", of("longest_kernel_ns")?.div_ceil(1000)),
-        format!("kept off them {} times: a task calls the kernel too often", of("too_short")?),
-    ];
-    for class in ["rt1", "linux"] {
+    let moves = || {
+        let (began, left) = (of("began_on_rt")?, of("calls_from_rt")? + of("faults_from_rt")?);
+        Some(format!("others began to run there {began} times, entered the kernel {left} times"))
+    };
+    let longest = || {
+        let us = of("longest_kernel_ns")?.div_ceil(1000);
+        Some(format!("{us} us at most in the kernel there"))
+    };
+    let refused = || {
+        let times = of("too_short").filter(|times| *times > 0)?;
+        Some(format!("{times} times a task was kept off, as it calls the kernel too often"))
+    };
+    let ran = |class: &str| {
         let on = seconds(&format!("{class}_on_rt_ns"))?;
         let off = seconds(&format!("{class}_on_nrt_ns"))?;
-        if on + off > 0.0 {
-            lines.push(format!("{class} tasks ran {on:.1} s there, {off:.1} s on other CPUs"));
-        }
-    }
-    Some(lines)
+        (on + off > 0.0).then(|| format!("{class} tasks ran {on:.1} s there, {off:.1} s elsewhere"))
+    };
+    let lines = [moves(), longest(), refused(), ran("rt1"), ran("linux")];
+    lines.into_iter().flatten().map(|line| format!("shared CPUs: {line}")).collect()
 }
 
 fn one(partition: &PartitionStatus, now_s: u64) {
@@ -480,7 +482,7 @@ fn one(partition: &PartitionStatus, now_s: u64) {
         ago(now_s.saturating_sub(partition.created_s)),
         partition.created_by
     );
-    for words in guests(&partition.shared).unwrap_or_default() {
+    for words in guests(&partition.shared) {
         line!("  {words}");
     }
     if let Some(grant) = &partition.granted {

@@ -123,7 +123,7 @@ pub enum Next {
     NotBegun(Job),
 }
 
-/// A set of tasks and its state.
+/// The tasks of a board, and the next job of each.
 pub struct Edf {
     // The addresses of these are in `state`.
     arrivals: Vec<Arrivals>,

@@ -155,8 +155,11 @@ int class_of(struct class_change *change)
 		return prio;
 	t = bpf_task_storage_get(&tasks, p, NULL, 0);
 	if (t) {
-		if (change->prio >= 0)
+		if (change->prio >= 0) {
 			t->prio = change->prio;
+			/* It may run for hours: a new place, and time that counts as the new class. */
+			scx_bpf_kick_cpu(scx_bpf_task_cpu(p), SCX_KICK_PREEMPT);
+		}
 		prio = t->prio;
 	}
 	bpf_task_release(p);
@@ -202,14 +205,16 @@ static const char names[NR_STATS][32] = {
 #undef NAME
 };
 
-/* What is not counted yet: a guest that computes may run for hours. */
+/*
+ * What is not counted yet: a guest that computes may run for hours. A stay that ends while this is
+ * read may be counted twice, this once.
+ */
 static __always_inline u64 runs_for(s32 cpu, u32 key)
 {
 	struct cpu *c = cpu_of(cpu);
 	u64 since = c->runs_since;
-	s64 ns = scx_bpf_now() - since;
 
-	return key && c->runs_as == key && ns > 0 ? ns : 0;
+	return key && c->runs_as == key ? ns_since(scx_bpf_now(), since) : 0;
 }
 
 SEC("iter/bpf_map_elem")

@@ -22,8 +22,6 @@ void bpf_cpumask_clear_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 void bpf_cpumask_set_cpu(u32 cpu, struct bpf_cpumask *mask) __ksym;
 bool bpf_cpumask_test_cpu(u32 cpu, const struct cpumask *mask) __ksym;
 bool bpf_cpumask_intersects(const struct cpumask *a, const struct cpumask *b) __ksym;
-bool bpf_cpumask_subset(const struct cpumask *a, const struct cpumask *b) __ksym;
-u32 bpf_cpumask_first_and(const struct cpumask *a, const struct cpumask *b) __ksym;
 void *bpf_rdonly_cast(const void *object, u32 type) __ksym;
 void bpf_rcu_read_lock(void) __ksym;
 void bpf_rcu_read_unlock(void) __ksym;
@@ -125,6 +123,12 @@ static __always_inline bool is_rt(s32 cpu)
 static __always_inline struct cpu *cpu_of(s32 cpu)
 {
 	return &cpus[index_of(cpu)];
+}
+
+/* Clocks of two CPUs may differ a little: never negative. */
+static __always_inline u64 ns_since(u64 now, u64 then)
+{
+	return (s64)(now - then) > 0 ? now - then : 0;
 }
 
 /* What the time counts as that the guest runs on this CPU. */

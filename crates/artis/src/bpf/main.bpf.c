@@ -35,6 +35,7 @@ bool scx_bpf_dsq_move_to_local___v2___asmp(u64 dsq_id, u64 enq_flags) __ksym;
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
 s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowed,
 			     struct scx_bpf_select_cpu_and_args *args) __ksym;
+s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
 const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
@@ -178,19 +179,6 @@ static __always_inline void take_turn(struct task_struct *p)
 	}
 }
 
-/* A system CPU that it may use, if they all idle. */
-static __always_inline s32 all_idle(struct task_struct *p)
-{
-	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
-	struct bpf_cpumask *nrt = nrt_mask;
-	s32 cpu = -1;
-
-	if (nrt && bpf_cpumask_subset((const struct cpumask *)nrt, idle))
-		cpu = bpf_cpumask_first_and((const struct cpumask *)nrt, p->cpus_ptr);
-	scx_bpf_put_idle_cpumask(idle);
-	return cpu;
-}
-
 static __always_inline void enqueue_user(struct task_struct *p, struct task *t, s32 cpu, u64 flags,
 					 bool is_bound)
 {
@@ -199,11 +187,11 @@ static __always_inline void enqueue_user(struct task_struct *p, struct task *t, 
 
 	if (is_rt(cpu) && !is_bound) {
 		/*
-		 * A real-time task is about to run here, and should not have to wait for a search.
-		 * The tick of a system CPU that is busy finds an idle CPU for the guest.
+		 * Mostly a real-time task is about to run here: it waits for this. So there is one
+		 * short search, for any CPU, where idle_of() looks for the best one of a kind.
 		 */
 		insert(p, t, USER, flags);
-		to = all_idle(p);
+		to = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
 		if (to >= 0)
 			scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
 		return;
@@ -318,20 +306,15 @@ void BPF_PROG(artis_tick, struct task_struct *p)
 	if (t->signal_ip && ++t->signal_ticks > 2)
 		t->signal_ip = 0;
 	if (scx_bpf_dsq_nr_queued(USER) > 0) {
-		const struct cpumask *idle = scx_bpf_get_idle_cpumask();
-
 		/* The RT CPUs may have no tick. */
 		each_cpu(r, nr_cpus) {
 			struct cpu *c = cpu_of(r);
 
-			if (bpf_cpumask_test_cpu(r, idle)) {
-				scx_bpf_kick_cpu(r, SCX_KICK_IDLE);
-			} else if (is_rt(r) && c->began && now - c->began > slice_ns) {
+			if (is_rt(r) && c->began && now - c->began > slice_ns) {
 				c->began = now;
 				scx_bpf_kick_cpu(r, SCX_KICK_PREEMPT);
 			}
 		}
-		scx_bpf_put_idle_cpumask(idle);
 	}
 	if ((eager || scx_bpf_dsq_nr_queued(KERNEL) > 0) && at_user(p, t) && fits(t) &&
 	    rt_idles()) {
@@ -450,10 +433,10 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 		return;
 	c->began = 0;
 	if (c->runs_as)
-		add(c->runs_as, now - c->runs_since);
+		add(c->runs_as, ns_since(now, c->runs_since));
 	c->runs_as = 0;
 	if (!t->prio)
-		t->used = after_run(t->used, used_most, now - t->since, p->scx.weight);
+		t->used = after_run(t->used, used_most, ns_since(now, t->since), p->scx.weight);
 	/* Not at each preemption: on_return() brings one about, and it would come back here. */
 	if (eager && !runnable)
 		t->ejected = 1;

@@ -27,6 +27,7 @@ pub fn all() -> Vec<Test> {
         sharing("sharing: a mode changes under load, with a task inside", both_ways),
         sharing("sharing: modes side by side, and one cpu for the rest", side_by_side),
         sharing("sharing: a class is inherited, and rt1 goes first", classes),
+        sharing("sharing: time counts by class and kind of cpu", times),
         sharing("sharing: the end of the scheduler is named, and repair isolates", ended),
         sharing("sharing: asmpd isolates when the scheduler ends", ended_under_asmpd),
         sharing("sharing: stress of all that enters the kernel, while modes change", stress),
@@ -125,7 +126,6 @@ fn classes() {
     assert!(rt1 > 4 * linux, "RT1 had {rt1} ticks, others {linux}");
     let (counted, ticks) = ((rt1_ns() - ns_before) / 10_000_000, computed(&first) - before);
     assert!((ticks * 8 / 10..ticks * 12 / 10).contains(&counted), "{counted} of {ticks} ticks");
-    asmp("status").done().says("rt1 tasks ran ").says("linux tasks ran ");
     asmp(&format!("class linux --pid {}", first[0].id())).done();
     class_of(&first[0]).says("linux");
     let child = format!("sleep 1000 & {program} class --pid $!; kill $!");
@@ -134,10 +134,44 @@ fn classes() {
     asmp(&format!("class --pid {}", first[1].id())).code(57);
 }
 
-/// How long RT1 tasks ran, as the scheduler counts it.
-fn rt1_ns() -> u64 {
+fn times() {
+    const SECOND: u64 = 1_000_000_000;
+    asmp("create a --cpus 2-3 --share").done();
+    let before = ran_ns("linux");
+    let spin = |cpus| Process::start("taskset", &["-c", cpus, "sh", "-c", "while :; do :; done"]);
+    let bound = spin("1");
+    until("time on a system CPU counts", || ran_ns("linux")[0] > before[0] + 2 * SECOND);
+    assert!(ran_ns("linux")[1] < before[1] + SECOND / 4, "{before:?}, {:?}", ran_ns("linux"));
+    drop(bound);
+
+    // As many as CPUs, and CPU 0 is left to this test: those on shared ones run for ever.
+    let all = [spin("1-3"), spin("1-3"), spin("1-3")];
+    let before = ran_ns("linux");
+    until("time on shared CPUs counts", || ran_ns("linux")[1] > before[1] + 2 * SECOND);
+    for one in &all {
+        asmp(&format!("class rt1:20 --pid {}", one.id())).done();
+    }
+    let (linux, rt1) = (ran_ns("linux"), ran_ns("rt1"));
+    until("it counts as RT1's", || {
+        let now = ran_ns("rt1");
+        now[0] > rt1[0] + SECOND && now[1] > rt1[1] + 2 * SECOND
+    });
+    let now = ran_ns("linux");
+    assert!(now[1] < linux[1] + SECOND / 4, "a Linux task's as well: {linux:?}, {now:?}");
+    asmp("status").done().says("rt1 tasks ran ").says("linux tasks ran ");
+}
+
+/// How long tasks of a class ran, as the scheduler counts it: on system CPUs, on shared ones.
+fn ran_ns(class: &str) -> [u64; 2] {
     let counts = counts(&Linux::new()).expect("the scheduler counts");
-    counts.iter().filter(|(name, _)| name.starts_with("rt1_on_")).map(|(_, ns)| ns).sum()
+    ["nrt", "rt"].map(|cpus| {
+        let name = format!("{class}_on_{cpus}_ns");
+        counts.iter().find(|(known, _)| *known == name).expect("a count").1
+    })
+}
+
+fn rt1_ns() -> u64 {
+    ran_ns("rt1").iter().sum()
 }
 
 fn uninstalled() {
