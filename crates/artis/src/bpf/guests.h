@@ -150,6 +150,14 @@ static __always_inline bool has_nrt(struct task_struct *p)
 	return nrt && bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
 }
 
+/* Is there a real-time CPU for it? */
+static __always_inline bool has_rt(struct task_struct *p)
+{
+	struct bpf_cpumask *mask = rt_mask;
+
+	return mask && bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
+}
+
 /* A kick would only interrupt it if not. */
 static __always_inline bool may_leave(struct task_struct *p)
 {

@@ -9,8 +9,11 @@
 /* The numbers of system calls that were seen to begin on an RT CPU. */
 u8 seen[512];
 
-static __always_inline void eject(struct task *t, s32 cpu, u32 what)
+static __always_inline void eject(struct task_struct *p, struct task *t, s32 cpu, u32 what)
 {
+	/* One of the partition itself, or bound to its CPUs, has nowhere to go. */
+	if (!has_nrt(p))
+		return;
 	add(what, 1);
 	t->ejected = 1;
 	t->entered = scx_bpf_now();
@@ -36,13 +39,13 @@ int BPF_PROG(on_user_exit, int dummy)
 	s32 nr = (s32)regs->orig_ax;
 
 	if (nr >= 0) {
-		eject(t, cpu, STAT_calls_from_rt);
+		eject(p, t, cpu, STAT_calls_from_rt);
 		if ((u32)nr < sizeof(seen) && !seen[nr]) {
 			seen[nr] = 1;
 			add(STAT_different_calls_from_rt, 1);
 		}
 	} else if (has_exit_work(p)) {
-		eject(t, cpu, STAT_other_from_rt);
+		eject(p, t, cpu, STAT_other_from_rt);
 	}
 	return 0;
 }
@@ -61,7 +64,7 @@ static __always_inline void page_fault(u32 what)
 	t->faults = faults(p) + 1;
 	t->fault_ip = regs->ip;
 	if (is_rt(cpu))
-		eject(t, cpu, what);
+		eject(p, t, cpu, what);
 }
 
 SEC("tp_btf/page_fault_user")
@@ -110,10 +113,11 @@ static __always_inline void mark_signal(void)
 SEC("tracepoint/signal/signal_deliver")
 int on_deliver(void *ctx)
 {
+	struct task_struct *p = bpf_get_current_task_btf();
 	s32 cpu = bpf_get_smp_processor_id();
 
 	mark_signal();
-	if (is_rt(cpu) && guest(bpf_get_current_task_btf()))
+	if (is_rt(cpu) && guest(p) && has_nrt(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }
@@ -134,7 +138,7 @@ static __always_inline void begin_work(void)
 	t->works++;
 	t->work_ip = ((struct pt_regs *)bpf_task_pt_regs(p))->ip;
 	if (is_rt(cpu) && !(p->flags & PF_EXITING))
-		eject(t, cpu, STAT_other_from_rt);
+		eject(p, t, cpu, STAT_other_from_rt);
 }
 
 static __always_inline void end_work(void)

@@ -18,8 +18,8 @@
 	X(other_from_rt)	/* other entries there with work before the return: signals */     \
 	X(left_in_kernel)	/* guests that left an RT CPU in the kernel */                     \
 	X(left_in_user)		/* guests that left one in user mode: pushed off, or in turn */    \
-	X(began_on_rt)		/* guests that began to run on an RT CPU */                        \
-	X(began_in_kernel_on_rt) /* of these: in the kernel, as they may run nowhere else */       \
+	X(began_on_rt)		/* guests that began to run on an RT CPU, and may leave it */      \
+	X(began_in_kernel_on_rt) /* of these: in the kernel */                                     \
 	X(asked)		/* returns to user mode that asked an idle RT CPU to fetch */      \
 	X(too_short)		/* guests kept off RT CPUs, as their stays there are too short */  \
 	X(linux_on_nrt_ns)	/* time that guests ran, by class and kind of CPU: ran_as() */     \
@@ -29,7 +29,7 @@
 	X(at_tick)		/* guests that went to an RT CPU at a tick */                      \
 	X(bound)		/* enqueued guests that may use RT CPUs only */                    \
 	X(made_room)		/* NRT CPUs interrupted for a guest that waits for one */          \
-	X(longest_kernel_ns)	/* time in the kernel on an RT CPU */                              \
+	X(longest_kernel_ns)	/* time in the kernel on an RT CPU, of one that may leave it */    \
 	X(move_ns)		/* median from an entry to running on an NRT CPU */               \
 	X(observed_calls)	/* from here: by the observers */                                  \
 	X(observed_faults)                                                                         \

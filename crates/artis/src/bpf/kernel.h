@@ -119,6 +119,7 @@ enum scx_enq_flags {
 	SCX_ENQ_PREEMPT = 4,
 };
 enum scx_ops_flags {
+	SCX_OPS_KEEP_BUILTIN_IDLE = 1,
 	SCX_OPS_ENQ_LAST = 2,
 	SCX_OPS_ENQ_EXITING = 4,
 };
@@ -130,6 +131,7 @@ struct sched_ext_ops {
 	void (*running)(struct task_struct *p);
 	void (*stopping)(struct task_struct *p, bool runnable);
 	void (*enable)(struct task_struct *p);
+	void (*update_idle)(s32 cpu, bool idle);
 	s32 (*init_task)(struct task_struct *p, struct scx_init_task_args *args);
 	void (*exit_task)(struct task_struct *p, struct scx_exit_task_args *args);
 	void (*cpu_online)(s32 cpu);

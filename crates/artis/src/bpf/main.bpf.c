@@ -66,10 +66,16 @@ static __always_inline s32 idle_of(struct task_struct *p, s32 prev, struct bpf_c
 	return mask ? __scx_bpf_select_cpu_and(p, (const struct cpumask *)mask, &args) : -1;
 }
 
-/* May it go to an RT CPU, as its stays there are long enough? */
+/* Are its stays on RT CPUs long enough? */
 static __always_inline bool fits(struct task *t)
 {
 	return eager || is_worth(t->stay, move_ns);
+}
+
+/* May it go to one? */
+static __always_inline bool is_for_rt(struct task_struct *p, struct task *t)
+{
+	return fits(t) && has_rt(p);
 }
 
 static __always_inline void insert(struct task_struct *p, struct task *t, u64 queue, u64 flags)
@@ -251,7 +257,7 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		add(in_user ? STAT_left_in_user : STAT_left_in_kernel, 1);
 	if (stays(p, cpu, in_user, flags))
 		return;
-	if (in_user && !is_bound && !fits(t)) {
+	if (in_user && !is_bound && has_rt(p) && !fits(t)) {
 		add(STAT_too_short, 1);
 		t->stay = after_refusal(t->stay);
 		in_user = false;
@@ -287,6 +293,22 @@ void BPF_PROG(artis_dispatch, s32 cpu, struct task_struct *prev)
 	}
 }
 
+/*
+ * A CPU begins to idle, or ends it. A guest that was queued after dispatch looked, and before the
+ * kernel knew that the CPU idles, found no idle CPU: the CPU looks once more. The kernel calls this
+ * once it knows. Not on a CPU that goes offline: the interrupt of the kick would never come there,
+ * and the kernel waits for it.
+ */
+SEC("struct_ops/update_idle")
+void BPF_PROG(artis_update_idle, s32 cpu, bool is_idle)
+{
+	if (!is_idle || leaves[index_of(cpu)])
+		return;
+	if (scx_bpf_dsq_nr_queued(USER) > 0 ||
+	    (!is_rt(cpu) && scx_bpf_dsq_nr_queued(KERNEL) > 0))
+		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+}
+
 /* A guest that computes does not enter the kernel but by its tick. */
 SEC("struct_ops/tick")
 void BPF_PROG(artis_tick, struct task_struct *p)
@@ -316,7 +338,7 @@ void BPF_PROG(artis_tick, struct task_struct *p)
 			}
 		}
 	}
-	if ((eager || scx_bpf_dsq_nr_queued(KERNEL) > 0) && at_user(p, t) && fits(t) &&
+	if ((eager || scx_bpf_dsq_nr_queued(KERNEL) > 0) && at_user(p, t) && is_for_rt(p, t) &&
 	    rt_idles()) {
 		add(STAT_at_tick, 1);
 		scx_bpf_task_set_slice(p, 0);
@@ -378,7 +400,7 @@ void BPF_PROG(artis_running, struct task_struct *p)
 	s32 cpu = scx_bpf_task_cpu(p);
 	struct cpu *c = cpu_of(cpu);
 	u64 now = scx_bpf_now();
-	bool in_user;
+	bool in_user, is_bound;
 
 	if (!t)
 		return;
@@ -394,25 +416,27 @@ void BPF_PROG(artis_running, struct task_struct *p)
 	if (is_rt(cpu)) {
 		c->began = now;
 		t->entered = 0;
-		add(STAT_began_on_rt, 1);
-		if (!in_user) {
-			add(STAT_began_in_kernel_on_rt, 1);
-			t->entered = now;
-			/*
-			 * A lock's holder that a real-time task waited for may be moved here. So is
-			 * one whose nice value or affinity changes while it runs: that ends the
-			 * slice that a kick has just set to 0. migrate_enable() does so, before it
-			 * counts as enabled.
-			 */
-			if (has_nrt(p))
-				scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		}
+		is_bound = !has_nrt(p);
 		/* One that has no other CPU takes turns there with its like. */
-		scx_bpf_task_set_slice(p, !has_nrt(p) ? slice_ns : in_user ? SCX_SLICE_INF : 0);
+		scx_bpf_task_set_slice(p, is_bound ? slice_ns : in_user ? SCX_SLICE_INF : 0);
+		if (is_bound)
+			return;
+		add(STAT_began_on_rt, 1);
+		if (in_user)
+			return;
+		/*
+		 * A lock's holder that a real-time task waited for may be moved here. So is one
+		 * whose nice value or affinity changes while it runs: that ends the slice that a
+		 * kick has just set to 0. migrate_enable() does so, before it counts as enabled.
+		 */
+		add(STAT_began_in_kernel_on_rt, 1);
+		t->entered = now;
+		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
-	c->began = p->flags & PF_KTHREAD || !fits(t) ? 0 : now;
-	if (t->ejected)
+	c->began = p->flags & PF_KTHREAD || !is_for_rt(p, t) ? 0 : now;
+	/* It is to leave this CPU to those that wait for one, as soon as it is in user mode. */
+	if (t->ejected || (c->began && !in_user && scx_bpf_dsq_nr_queued(KERNEL) > 0 && rt_idles()))
 		await_return(p);
 	/* A wait for a CPU is no cost of the move. */
 	if (t->ejected && t->entered && !t->waited)
@@ -528,13 +552,14 @@ struct sched_ext_ops artis = {
 	.running = (void *)artis_running,
 	.stopping = (void *)artis_stopping,
 	.enable = (void *)artis_enable,
+	.update_idle = (void *)artis_update_idle,
 	.init_task = (void *)artis_init_task,
 	.exit_task = (void *)artis_exit_task,
 	.cpu_online = (void *)artis_cpu_online,
 	.cpu_offline = (void *)artis_cpu_offline,
 	.init = (void *)artis_init,
 	.exit = (void *)artis_exit,
-	.flags = 2 | 4, /* SCX_OPS_ENQ_LAST | SCX_OPS_ENQ_EXITING */
+	.flags = 1 | 2 | 4, /* SCX_OPS_KEEP_BUILTIN_IDLE | _ENQ_LAST | _ENQ_EXITING */
 	.timeout_ms = 20000,
 	.name = "artis",
 };
