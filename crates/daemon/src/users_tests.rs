@@ -310,6 +310,9 @@ impl Kernel for After {
     fn is_marked(&self, dir: &Path) -> bool {
         self.kernel.is_marked(dir)
     }
+    fn link(&self, path: &Path) -> io::Result<String> {
+        self.kernel.link(path)
+    }
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {
         self.kernel.schedule(tid)
     }

@@ -74,6 +74,9 @@ pub trait Kernel: Send + Sync {
 
     fn exists(&self, path: &Path) -> bool;
 
+    /// The text of a symbolic link, which need not lead anywhere.
+    fn link(&self, path: &Path) -> io::Result<String>;
+
     /// Starts or stops the delegated systemd service whose cgroup holds asmp's groups, in the
     /// cgroup tree at `mount`. Returns when its cgroup exists (or is gone). Errors: what systemd
     /// printed.
@@ -223,6 +226,10 @@ impl Kernel for Linux {
 
     fn exists(&self, path: &Path) -> bool {
         self.at(path).exists()
+    }
+
+    fn link(&self, path: &Path) -> io::Result<String> {
+        Ok(std::fs::read_link(self.at(path))?.to_string_lossy().into_owned())
     }
 
     fn delegate(&self, mount: &Path, on: bool) -> io::Result<()> {

@@ -25,6 +25,9 @@ const MOST: Duration = Duration::from_secs(20);
 pub const CPUS: &str = "/sys/fs/bpf/asmp/cpus";
 /// What it counted: a name and a number in each line, and why it ended, if it did.
 pub const STATS: &str = "/sys/fs/bpf/asmp/stats";
+/// A link that leads nowhere: its text is the build of what is loaded, and the names of its hooks
+/// in [`DIR`], which notice that a task enters the kernel.
+pub(crate) const LOADED: &str = "/sys/fs/bpf/asmp/loaded";
 /// `disabled` while no scheduler in BPF has the tasks of this machine.
 pub(crate) const STATE: &str = "/sys/kernel/sched_ext/state";
 /// The name of the scheduler that has them.
@@ -41,6 +44,8 @@ const PLACES: [&str; 2] = ["/usr/local/bin/asmp-artis", "/usr/bin/asmp-artis"];
 pub struct Sharing {
     /// CPUs that are guarded now.
     pub guarded: CpuSet,
+    /// A hook of the scheduler that was removed: entries into the kernel go unnoticed.
+    pub lost_hook: Option<String>,
     /// This user may not read which: BPF's file system is root's alone under systemd.
     pub is_hidden: bool,
     /// Schedulers in BPF (sched_ext) can be loaded: `CONFIG_SCHED_CLASS_EXT`.
@@ -61,8 +66,11 @@ impl Sharing {
         let is_on = state.as_ref().is_ok_and(|state| state != "disabled");
         let name = is_on.then(|| kernel.text(Path::new(NAME)).unwrap_or_default());
         let is_ours = name.as_deref() == Some(OURS);
+        let lost_hook = if is_ours { lost_hook(kernel) } else { None };
+        let is_whole = is_ours && lost_hook.is_none();
         Self {
-            guarded: if is_ours { guarded(kernel) } else { CpuSet::new() },
+            guarded: if is_whole { guarded(kernel) } else { CpuSet::new() },
+            lost_hook,
             is_hidden: is_ours && is_hidden(kernel),
             has_sched_ext: state.is_ok(),
             has_btf: kernel.exists(Path::new(BTF)),
@@ -88,6 +96,13 @@ fn preemption(kernel: &dyn Kernel) -> Option<String> {
 fn guarded(kernel: &dyn Kernel) -> CpuSet {
     let text = kernel.text(Path::new(CPUS)).unwrap_or_default();
     text.trim().parse().unwrap_or_default()
+}
+
+/// The first of its hooks whose file is gone.
+fn lost_hook(kernel: &dyn Kernel) -> Option<String> {
+    let loaded = kernel.link(Path::new(LOADED)).ok()?;
+    let mut hooks = loaded.split(' ').skip(1);
+    hooks.find(|hook| !kernel.exists(&Path::new(DIR).join(hook))).map(str::to_owned)
 }
 
 /// The scheduler's counts by name. `None`: it is not loaded, or this user may not read them.
@@ -248,6 +263,15 @@ mod tests {
         let (_root, linux) = machine(&[(STATE, "disabled\n"), (NAME, "artis\n"), (CPUS, "2,3\n")]);
         let sharing = Sharing::read(&linux);
         assert!(sharing.guarded.is_empty() && sharing.has_sched_ext && sharing.other.is_none());
+
+        let hook = "/sys/fs/bpf/asmp/begin_work";
+        let (root, linux) =
+            machine(&[(STATE, "enabled"), (NAME, "artis"), (CPUS, "2"), (hook, "")]);
+        let loaded = root.path().join(&LOADED[1..]);
+        std::os::unix::fs::symlink("0.1 begin_work end_work", loaded).unwrap();
+        let sharing = Sharing::read(&linux);
+        assert!(sharing.guarded.is_empty(), "a hook is gone");
+        assert_eq!(sharing.lost_hook.as_deref(), Some("end_work"));
 
         let (_root, linux) = machine(&[("/proc/version", "")]);
         assert!(!Sharing::read(&linux).has_sched_ext);

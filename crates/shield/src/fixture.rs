@@ -185,6 +185,9 @@ impl Kernel for Watched {
     fn is_marked(&self, dir: &Path) -> bool {
         self.0.is_marked(dir)
     }
+    fn link(&self, path: &Path) -> io::Result<String> {
+        self.0.link(path)
+    }
     fn schedule(&self, tid: i32) -> io::Result<Schedule> {
         self.0.schedule(tid)
     }

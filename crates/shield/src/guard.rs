@@ -124,9 +124,15 @@ pub(crate) fn unguarded(
     partition: &Partition,
 ) -> Option<(String, String)> {
     lost_guard(facts, partition).then(|| {
-        let why = sharing::ended(kernel).map_or_else(String::new, |why| format!(" ({why})"));
+        let happened = match &facts.sharing.lost_hook {
+            Some(hook) => format!("has lost its hook {hook}"),
+            None => {
+                let why = sharing::ended(kernel);
+                format!("has ended{}", why.map_or_else(String::new, |why| format!(" ({why})")))
+            }
+        };
         let what = format!(
-            "the scheduler of shared partitions has ended{why}: other tasks' kernel code runs on \
+            "the scheduler of shared partitions {happened}: other tasks' kernel code runs on \
              CPU {}",
             partition.cpus.difference(&facts.sharing.guarded)
         );

@@ -181,6 +181,23 @@ fn a_partition_whose_scheduler_has_ended_is_named_and_then_isolated() {
 }
 
 #[test]
+fn a_lost_hook_is_named_and_repair_takes_the_rest_out() {
+    let fake = machine();
+    fake.done(&shared("a", "2-3"));
+    fake.kernel.lose_hook();
+    let status = fake.status();
+    let said = &status.partitions[0].violations[0];
+    assert!(said.what.contains("has lost its hook user_exit: "), "{said:?}");
+    fake.done(&REPAIR);
+    holds(&fake, "repaired");
+    assert_eq!((guarded(&fake), fake.allowed(100)), (String::new(), "0-1".into()));
+    fake.done(&mode("a", Mode::Shared));
+    holds(&fake, "shared again");
+    assert_eq!(guarded(&fake), "2-3");
+    fake.restored("the end");
+}
+
+#[test]
 fn a_user_who_may_not_read_what_is_guarded_is_told_so() {
     let fake = machine();
     fake.done(&shared("a", "2-3"));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The state of the fake machine, and the kernel's rules for cgroups, tasks and IRQ lines.
 
-use super::{Fault, SHARER};
+use super::{Fault, HOOK, SHARER};
 use crate::cpuset::CpuSet;
 use crate::knob;
 use crate::sched::Schedule;
@@ -374,11 +374,13 @@ impl Machine {
             (sharing::NAME, sharing::OURS.to_owned()),
             (sharing::CPUS, cpus.to_string()),
             (sharing::STATS, counts.to_owned()),
+            (sharing::LOADED, format!("0.1 {HOOK}")),
         ];
-        for (path, text) in kept {
+        let hook = (Path::new(sharing::DIR).join(HOOK), String::new());
+        for (path, text) in kept.map(|(path, text)| (path.into(), text)).into_iter().chain([hook]) {
             match cpus.is_empty() {
-                true => self.files.remove(Path::new(path)),
-                false => self.files.insert(path.into(), text),
+                true => self.files.remove(&path),
+                false => self.files.insert(path, text),
             };
         }
         Ok(())

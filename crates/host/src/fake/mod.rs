@@ -26,6 +26,8 @@ use std::time::Duration;
 const MOUNT: &str = "/sys/fs/cgroup";
 const SYSTEMD: &str = "/run/systemd/system";
 const SHARER: &str = "/usr/bin/asmp-artis";
+/// The one hook of its scheduler.
+const HOOK: &str = "user_exit";
 
 /// What goes wrong at the n-th change from now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -430,6 +432,10 @@ impl Kernel for FakeKernel {
     fn exists(&self, path: &Path) -> bool {
         let machine = self.lock();
         self.exists_in(&machine, path)
+    }
+
+    fn link(&self, path: &Path) -> io::Result<String> {
+        self.lock().files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn delegate(&self, _mount: &Path, on: bool) -> io::Result<()> {

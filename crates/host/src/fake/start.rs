@@ -2,7 +2,7 @@
 //! The machines that tests start from: a small one, and a server.
 
 use super::machine::{FakeTask, Group, Machine};
-use super::{FakeKernel, MOUNT, SHARER, SYSTEMD};
+use super::{FakeKernel, HOOK, MOUNT, SHARER, SYSTEMD};
 use crate::cpuset::{Cpu, CpuSet};
 use crate::knob;
 use crate::sched::Schedule;
@@ -174,6 +174,11 @@ impl FakeKernel {
         let files = [(sharing::STATE, "disabled"), (sharing::BTF, ""), (SHARER, "")];
         files.into_iter().for_each(|(path, text)| self.set_file(path, text));
         self.set_file("/proc/sys/kernel/osrelease", "7.2.0-fake");
+    }
+
+    /// Root removed a hook of the scheduler of shared partitions.
+    pub fn lose_hook(&self) {
+        self.lock().files.remove(&Path::new(sharing::DIR).join(HOOK));
     }
 
     /// The kernel ended the scheduler of shared partitions.

@@ -287,6 +287,9 @@ impl Kernel for Hands {
     fn exists(&self, path: &Path) -> bool {
         self.fake.exists(path)
     }
+    fn link(&self, path: &Path) -> io::Result<String> {
+        self.fake.link(path)
+    }
     fn mark(&self, dir: &Path) -> io::Result<()> {
         self.change(|| self.fake.mark(dir))
     }
