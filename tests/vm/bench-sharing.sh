@@ -3,8 +3,8 @@
 # The latencies of docs/measurements/sharing.md: `bench-sharing.sh [SAMPLES [ROUNDS]]`. How late a
 # real-time task wakes on a CPU that all share (fifo), that others share without and with the guard,
 # and that is isolated. First in instructions of that CPU, which a plugin of QEMU counts: from the
-# timer that wakes the task until it runs, without waits for a lock that another CPU has (`spun`: in
-# how many samples there were such). Then ROUNDS times in microseconds of the guest's clock.
+# timer that wakes the task until it runs, without waits for another CPU (`spun`: in how many
+# samples there were such). Then ROUNDS times in microseconds of the guest's clock.
 # KERNEL: sid (default), sid-rt. LOADS: of idle, compute, kernel.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
@@ -38,7 +38,7 @@ from=$(address_of hrtimer_wakeup <"$dir/symbols")
 to=$(nm "$share/rt0" | address_of woke)
 sleeps=$(nm "$share/rt0" | address_of sleeps)
 end=$(nm "$share/rt0" | address_of ended)
-marks=from=$from,to=$to,not=$sleeps,end=$end,$(waits "$dir/symbols")
+marks=from=$from,to=$to,not=$sleeps,end=$end
 
 echo "## Instructions until the task runs, $kernel, load by load"
 printf '%-22s %8s %8s %8s %8s %8s %8s %8s\n' kind-load n min p50 p99 p99.99 max spun

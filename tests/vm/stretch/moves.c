@@ -4,8 +4,7 @@
 // program passes `call` before it and `back` after it, and again and again; `body` is where the
 // function of the system call begins, on any CPU; `rt` is the number of one CPU.
 //
-//     -plugin moves.so,call=0x...,body=0x...,back=0x...,end=0x...,spin=0x...,spun=0x...,rt=3,
-//         out=FILE
+//     -plugin moves.so,call=0x...,body=0x...,back=0x...,end=0x...,rt=3,out=FILE
 //
 // Each time the instruction at `end` is executed, a line for each part goes to the file `out`:
 // enter (call to body), exit (body to back), call (call to back), return (back to the next call),
@@ -14,9 +13,10 @@
 // `rt`, on the others, and on all in programs of BPF and modules.
 //
 // In an emulator a CPU is a thread, which waits for cores. What one CPU does may count to a later
-// part than on a machine; the whole has all of it. Waits for a lock, between `spin` and `spun`, are
-// not counted. The instructions of a block count as it begins.
+// part than on a machine; the whole has all of it. Waits for another CPU are not counted, as
+// waits_for_cpu() tells. The instructions of a block count as it begins.
 #include "qemu.h"
+#include <pthread.h>
 
 // Where the kernel is, and where its programs of BPF and modules are, without KASLR.
 static const uint64_t kernel = 0xffff800000000000, modules = 0xffffffffc0000000;
@@ -33,12 +33,13 @@ struct mark {
 	bool is_passed;
 };
 
-static uint64_t call, body, back, end, spin, spun, rt;
+static uint64_t call, body, back, end, rt;
 static const struct option options[] = {
-	{ "call", &call }, { "body", &body }, { "back", &back }, { "end", &end },
-	{ "spin", &spin }, { "spun", &spun }, { "rt", &rt },
+	{ "call", &call }, { "body", &body }, { "back", &back }, { "end", &end }, { "rt", &rt },
 };
 static FILE *out;
+// Of what translated() knows.
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static qemu_plugin_u64 in_kernel, in_bpf;
 static struct mark called, began, came_back;
 static uint64_t *samples[PARTS][GROUPS];
@@ -132,8 +133,13 @@ static void translated(uint64_t id, struct qemu_plugin_tb *tb)
 	size_t all = qemu_plugin_tb_n_insns(tb);
 	uint64_t first = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
 
+	bool is_wait;
+
 	(void)id;
-	if (first >= kernel && !(first >= spin && first < spun))
+	pthread_mutex_lock(&lock);
+	is_wait = waits_for_cpu(tb);
+	pthread_mutex_unlock(&lock);
+	if (first >= kernel && !is_wait)
 		qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(
 			tb, ADD_U64, first < modules ? in_kernel : in_bpf, all);
 	for (size_t i = 0; i < all; i++) {

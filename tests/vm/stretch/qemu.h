@@ -22,6 +22,7 @@ void qemu_plugin_register_vcpu_tb_trans_cb(uint64_t id, at_translation *cb);
 size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *tb);
 struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *tb, size_t index);
 uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *insn);
+size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *insn, void *to, size_t size);
 struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t element_size);
 void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *tb, int op,
 						       qemu_plugin_u64 entry, uint64_t number);
@@ -65,6 +66,41 @@ static int by_size(const void *a, const void *b)
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return x < y ? -1 : x > y;
+}
+
+// Where the kernel's code goes on after a `pause`: a set with far more places than there are.
+enum { PLACES = 1 << 16 };
+static uint64_t after_pause[PLACES];
+
+static uint64_t *place_of(uint64_t address)
+{
+	size_t n = address % PLACES;
+
+	while (after_pause[n] && after_pause[n] != address)
+		n = (n + 1) % PLACES;
+	return &after_pause[n];
+}
+
+// Does the kernel wait for another CPU in this block? For a spin lock and for a sequence counter it
+// executes `pause` in a loop (cpu_relax()). An emulated CPU is a thread: the other may be away for
+// long. Blocks with a `pause` in them are such waits, and the rest of the loop, just after it. To
+// be asked about each block that is translated, by one thread at a time.
+static bool waits_for_cpu(struct qemu_plugin_tb *tb)
+{
+	uint64_t first = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
+	bool found = *place_of(first);
+
+	for (size_t i = 0; first >> 63 && i < qemu_plugin_tb_n_insns(tb); i++) {
+		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
+		uint64_t next = qemu_plugin_insn_vaddr(insn) + 2;
+		unsigned char code[2];
+
+		if (qemu_plugin_insn_data(insn, code, 2) != 2 || code[0] != 0xf3 || code[1] != 0x90)
+			continue;
+		found = true;
+		*place_of(next) = next;
+	}
+	return found;
 }
 
 // The smallest of the sorted samples that at least `share` of 10,000 do not exceed.
