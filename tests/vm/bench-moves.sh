@@ -29,7 +29,7 @@ body=$(address_of __do_sys_getpid <"$dir/symbols")
 call=$(nm "$share/caller" | address_of calls)
 back=$(nm "$share/caller" | address_of came_back)
 end=$(nm "$share/caller" | address_of ended)
-marks=call=$call,body=$body,back=$back,end=$end
+marks=call=$call,body=$body,back=$back,end=$end,$(waits "$dir/symbols")
 
 "$here/lab.sh" --kernel "$kernel" --tcg --share "$share" --timeout 7200 \
     --plugin "$dir/moves.so,$marks,rt=3,out=$dir/counts" \

@@ -38,7 +38,7 @@ from=$(address_of hrtimer_wakeup <"$dir/symbols")
 to=$(nm "$share/rt0" | address_of woke)
 sleeps=$(nm "$share/rt0" | address_of sleeps)
 end=$(nm "$share/rt0" | address_of ended)
-marks=from=$from,to=$to,not=$sleeps,end=$end
+marks=from=$from,to=$to,not=$sleeps,end=$end,$(waits "$dir/symbols")
 
 echo "## Instructions until the task runs, $kernel, load by load"
 printf '%-22s %8s %8s %8s %8s %8s %8s %8s\n' kind-load n min p50 p99 p99.99 max spun

@@ -14,3 +14,9 @@ address_of() { awk -v name="$1" '$3 == name && !found++ { print "0x" $1 }'; }
 kernel_symbols() {
     "$(dirname "${BASH_SOURCE[0]}")/../lab.sh" --kernel "$1" --append nokaslr -- sort /proc/kallsyms
 }
+
+# waits SYMBOLS: where the kernel waits for a spin lock, as two options of a plugin.
+waits() {
+    awk 'spin && $1 > spin { print "spin=0x" spin ",spun=0x" $1; exit }
+        $3 == "native_queued_spin_lock_slowpath" { spin = $1 }' "$1"
+}

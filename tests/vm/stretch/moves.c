@@ -4,7 +4,8 @@
 // program passes `call` before it and `back` after it, and again and again; `body` is where the
 // function of the system call begins, on any CPU; `rt` is the number of one CPU.
 //
-//     -plugin moves.so,call=0x...,body=0x...,back=0x...,end=0x...,rt=3,out=FILE
+//     -plugin moves.so,call=0x...,body=0x...,back=0x...,end=0x...,spin=0x...,spun=0x...,rt=3,
+//         out=FILE
 //
 // Each time the instruction at `end` is executed, a line for each part goes to the file `out`:
 // enter (call to body), exit (body to back), call (call to back), return (back to the next call),
@@ -35,7 +36,8 @@ struct mark {
 
 static uint64_t call, body, back, end, rt;
 static const struct option options[] = {
-	{ "call", &call }, { "body", &body }, { "back", &back }, { "end", &end }, { "rt", &rt },
+	{ "call", &call }, { "body", &body }, { "back", &back }, { "end", &end },
+	{ "spin", &spin }, { "spun", &spun }, { "rt", &rt },
 };
 static FILE *out;
 // Of what translated() knows.

@@ -7,7 +7,7 @@
 // Instructions while the CPU waits for another are not counted: waits_for_cpu(). The last number of
 // a line says in how many samples there were such.
 //
-//     -plugin plugin.so,from=0x...,to=0x...,not=0x...,end=0x...,out=FILE
+//     -plugin plugin.so,from=0x...,to=0x...,not=0x...,end=0x...,spin=0x...,spun=0x...,out=FILE
 //
 // Of two `from` before a `to`, the last counts: any hrtimer_wakeup() of that CPU begins a sample.
 // The instructions of a block count as it begins: a sample may be off by a block.
@@ -17,13 +17,14 @@
 enum { MOST = 1 << 20 };
 static uint64_t from, to, not_between, end;
 static const struct option options[] = {
-	{ "from", &from }, { "to", &to }, { "not", &not_between }, { "end", &end },
+	{ "from", &from }, { "to", &to },     { "not", &not_between },
+	{ "end", &end },   { "spin", &spin }, { "spun", &spun },
 };
 static FILE *out;
 static qemu_plugin_u64 executed, waited;
 static uint64_t began[CPUS], waited_before[CPUS];
 static uint64_t *samples;
-static size_t count, spun;
+static size_t count, waits;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void at_from(unsigned int cpu, void *data)
@@ -41,7 +42,7 @@ static void at_to(unsigned int cpu, void *data)
 	if (cpu >= CPUS || !began[cpu])
 		return;
 	pthread_mutex_lock(&lock);
-	spun += qemu_plugin_u64_get(waited, cpu) != waited_before[cpu];
+	waits += qemu_plugin_u64_get(waited, cpu) != waited_before[cpu];
 	if (count < MOST)
 		samples[count++] = qemu_plugin_u64_get(executed, cpu) + 1 - began[cpu];
 	pthread_mutex_unlock(&lock);
@@ -64,10 +65,10 @@ static void at_end(unsigned int cpu, void *data)
 		qsort(samples, count, sizeof(*samples), by_size);
 		fprintf(out, "%zu %llu %llu %llu %llu %llu %zu\n", count, quantile(samples, count, 0),
 			quantile(samples, count, 5000), quantile(samples, count, 9900),
-			quantile(samples, count, 9999), quantile(samples, count, 10000), spun);
+			quantile(samples, count, 9999), quantile(samples, count, 10000), waits);
 		fflush(out);
 	}
-	count = spun = 0;
+	count = waits = 0;
 	pthread_mutex_unlock(&lock);
 }
 

@@ -81,14 +81,17 @@ static uint64_t *place_of(uint64_t address)
 	return &after_pause[n];
 }
 
-// Does the kernel wait for another CPU in this block? For a spin lock and for a sequence counter it
-// executes `pause` in a loop (cpu_relax()). An emulated CPU is a thread: the other may be away for
-// long. Blocks with a `pause` in them are such waits, and the rest of the loop, just after it. To
-// be asked about each block that is translated, by one thread at a time.
+// Where the kernel waits for a spin lock: a function, as the options say.
+static uint64_t spin, spun;
+
+// Does the kernel wait for another CPU in this block? For a spin lock it does so in that function.
+// For a sequence counter it executes `pause` in a loop (cpu_relax()): blocks with a `pause` in them
+// are such waits, and the rest of the loop, just after it. An emulated CPU is a thread: the other
+// may be away for long. To be asked about each block that is translated, by one thread at a time.
 static bool waits_for_cpu(struct qemu_plugin_tb *tb)
 {
 	uint64_t first = qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0));
-	bool found = *place_of(first);
+	bool found = *place_of(first) || (first >= spin && first < spun);
 
 	for (size_t i = 0; first >> 63 && i < qemu_plugin_tb_n_insns(tb); i++) {
 		struct qemu_plugin_insn *insn = qemu_plugin_tb_get_insn(tb, i);
