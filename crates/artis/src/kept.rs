@@ -39,6 +39,9 @@ const CLASS_OF: &str = "class_of";
 const ENOMEM: i32 = 12;
 /// A link that leads nowhere: its text is the build of what is loaded, and the names of its hooks.
 const LOADED: &str = "loaded";
+/// Functions that kernels have, however they are configured. Without these work before a return to
+/// user mode would go unnoticed.
+const ALL_HAVE: [&str; 2] = ["arch_do_signal_or_restart", "task_work_run"];
 /// A sum over the sources of the programs.
 const BUILD: &str = env!("ASMP_ARTIS_BUILD");
 const STATE: &str = "/sys/kernel/sched_ext/state";
@@ -190,6 +193,9 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
     ];
     for (function, begin, end) in works {
         let is_there = types.type_by_name::<Func<'_>>(function).is_some();
+        if !is_there && ALL_HAVE.contains(&function) {
+            return Err((3, format!("this kernel has no function {function}() to hook")));
+        }
         begin.set_autoload(is_there);
         end.set_autoload(is_there);
     }

@@ -97,6 +97,13 @@ static __always_inline void write_roles(void)
 	scx_bpf_put_cpumask(online);
 }
 
+/* The queues of system CPUs. */
+static __always_inline void queue_anew(void)
+{
+	scx_bpf_dsq_reenq(KERNEL, 0);
+	scx_bpf_dsq_reenq(SYSTEM, 0);
+}
+
 /*
  * A CPU may go offline while asmp-artis changes the set: who finds another at it does it again. No
  * NRT CPU may be left for a guest that waits for one: it is enqueued once more.
@@ -114,7 +121,7 @@ static __always_inline void set_roles(void)
 	}
 	__sync_fetch_and_add(&role_changes, 1);
 	if (state.is_running)
-		scx_bpf_dsq_reenq(KERNEL, 0);
+		queue_anew();
 }
 
 SEC("syscall")

@@ -12,6 +12,7 @@
 #define PF_IO_WORKER 0x00000010
 #define PF_USER_WORKER 0x00004000
 #define PF_KTHREAD 0x00200000
+#define HAS_NO_USER_MODE (PF_KTHREAD | PF_IO_WORKER | PF_USER_WORKER)
 
 int bpf_iter_num_new(struct bpf_iter_num *it, int start, int end) __ksym;
 int *bpf_iter_num_next(struct bpf_iter_num *it) __ksym;
@@ -33,7 +34,7 @@ void scx_bpf_dsq_reenq(u64 dsq_id, u64 flags) __ksym;
 
 enum { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
 /* The queues. */
-enum { KERNEL = 1, USER = 2 };
+enum { KERNEL = 1, USER = 2, SYSTEM = 3 };
 
 const volatile u32 nr_cpus = 1;
 
@@ -158,10 +159,10 @@ static __always_inline bool has_rt(struct task_struct *p)
 	return mask && bpf_cpumask_intersects((const struct cpumask *)mask, p->cpus_ptr);
 }
 
-/* A kick would only interrupt it if not. */
+/* For the current task. A kick would only interrupt it if not. The program here counts as one. */
 static __always_inline bool may_leave(struct task_struct *p)
 {
-	return !p->migration_disabled && has_nrt(p);
+	return p->migration_disabled <= 1 && has_nrt(p);
 }
 
 /* Signals and work that a task sees to before it returns to user mode. */
@@ -190,7 +191,7 @@ static __always_inline bool at_user(struct task_struct *p, struct task *t)
 {
 	struct pt_regs *regs;
 
-	if (p->flags & (PF_KTHREAD | PF_EXITING | PF_IO_WORKER | PF_USER_WORKER) || !regs_offset)
+	if (p->flags & (HAS_NO_USER_MODE | PF_EXITING) || !regs_offset)
 		return false;
 	if (has_exit_work(p))
 		return false;

@@ -9,16 +9,18 @@
 /* The numbers of system calls that were seen to begin on an RT CPU. */
 u8 seen[512];
 
-static __always_inline void eject(struct task_struct *p, struct task *t, s32 cpu, u32 what)
+static __always_inline bool eject(struct task_struct *p, struct task *t, s32 cpu, u32 what)
 {
 	/* One of the partition itself, or bound to its CPUs, has nowhere to go. */
 	if (!has_nrt(p))
-		return;
+		return false;
 	add(what, 1);
 	t->ejected = 1;
-	t->entered = scx_bpf_now();
+	if (!t->entered)
+		t->entered = scx_bpf_now();
 	/* Interrupts are off: this one comes as soon as they are on, before the body. */
 	scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+	return true;
 }
 
 /* Each entry from user mode on a CPU of nohz_full=, interrupts still off. */
@@ -39,8 +41,7 @@ int BPF_PROG(on_user_exit, int dummy)
 	s32 nr = (s32)regs->orig_ax;
 
 	if (nr >= 0) {
-		eject(p, t, cpu, STAT_calls_from_rt);
-		if ((u32)nr < sizeof(seen) && !seen[nr]) {
+		if (eject(p, t, cpu, STAT_calls_from_rt) && (u32)nr < sizeof(seen) && !seen[nr]) {
 			seen[nr] = 1;
 			add(STAT_different_calls_from_rt, 1);
 		}
@@ -88,7 +89,7 @@ int BPF_PROG(on_signal, int sig, struct kernel_siginfo *info, struct task_struct
 {
 	s32 cpu = scx_bpf_task_cpu(p);
 
-	if (is_rt(cpu))
+	if (is_rt(cpu) && guest(p) && has_nrt(p))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 	return 0;
 }

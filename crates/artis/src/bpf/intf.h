@@ -11,13 +11,13 @@
  * (`--observe`) count these, and why.
  */
 #define EACH_STAT(X)                                                                               \
-	X(calls_from_rt)	/* system calls that began on an RT CPU */                         \
+	X(calls_from_rt)	/* system calls there, of guests that may leave it */              \
 	X(different_calls_from_rt) /* how many different ones */                                   \
 	X(faults_from_rt)	/* page faults from user mode that began there */                  \
 	X(kernel_faults_from_rt) /* page faults there of the kernel, for a guest */                \
 	X(other_from_rt)	/* other entries there with work before the return: signals */     \
 	X(left_in_kernel)	/* guests that left an RT CPU in the kernel */                     \
-	X(left_in_user)		/* guests that left one in user mode: pushed off, or in turn */    \
+	X(left_in_user)		/* guests that left one in user mode, as their turn was over */    \
 	X(began_on_rt)		/* guests that began to run on an RT CPU, and may leave it */      \
 	X(began_in_kernel_on_rt) /* of these: in the kernel */                                     \
 	X(asked)		/* returns to user mode that asked an idle RT CPU to fetch */      \

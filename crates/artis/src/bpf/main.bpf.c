@@ -9,9 +9,9 @@
  *           kernel there is interrupted before the body of the system call or fault, and goes on
  *           on another CPU (NRT). One that is back in user mode may go to an RT CPU.
  *
- * Two queues: KERNEL for guests that are in the kernel, for NRT CPUs; USER for guests that were
- * interrupted in user mode, for all CPUs. A guest is in user mode if its last entry into the kernel
- * was an interrupt: at_user().
+ * Three queues: KERNEL for guests that are in the kernel, for NRT CPUs; USER for guests that were
+ * interrupted in user mode, for all CPUs; SYSTEM for those of them that may use no RT CPU. A guest
+ * is in user mode if its last entry into the kernel was an interrupt: at_user().
  *
  * Units: ns of the scheduler's clock.
  */
@@ -33,6 +33,7 @@ bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,
 				struct scx_bpf_dsq_insert_vtime_args *args) __ksym;
 bool scx_bpf_dsq_move_to_local___v2___asmp(u64 dsq_id, u64 enq_flags) __ksym;
 s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
+struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym;
 s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowed,
 			     struct scx_bpf_select_cpu_and_args *args) __ksym;
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
@@ -149,8 +150,28 @@ static __always_inline bool make_room(struct task_struct *p)
 	return true;
 }
 
-static __always_inline void enqueue_kernel(struct task_struct *p, struct task *t, s32 cpu,
-					   u64 flags)
+/*
+ * A system CPU that began to idle after this guest's search looked at the queues before the kernel
+ * puts the guest there, which it does once enqueue is over. The kick comes after that. Only for a
+ * guest that an RT CPU queues: a system CPU looks itself at the end of its slice.
+ */
+static __always_inline void look_again(struct task_struct *p)
+{
+	s32 cpu;
+
+	if (!is_rt(bpf_get_smp_processor_id()))
+		return;
+	each_cpu(cpu, nr_cpus) {
+		if (is_rt(cpu) || !may(p, cpu) || leaves[index_of(cpu)])
+			continue;
+		scx_bpf_kick_cpu(cpu, 0);
+		return;
+	}
+}
+
+/* Into a queue of system CPUs. */
+static __always_inline void enqueue_nrt(struct task_struct *p, struct task *t, s32 cpu, u64 queue,
+					u64 flags)
 {
 	s32 to = idle_of(p, cpu, nrt_mask);
 
@@ -160,12 +181,18 @@ static __always_inline void enqueue_kernel(struct task_struct *p, struct task *t
 		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, 0);
 		return;
 	}
-	insert(p, t, KERNEL, flags);
+	insert(p, t, queue, flags);
 	t->waited = 0;
-	if (to >= 0)
+	if (to >= 0) {
 		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
-	else if (is_rt(cpu) || (flags & SCX_ENQ_WAKEUP && rt_idles()))
+		return;
+	}
+	if (is_rt(cpu) || (flags & SCX_ENQ_WAKEUP && rt_idles())) {
 		t->waited = !make_room(p);
+		if (!t->waited)
+			return;
+	}
+	look_again(p);
 }
 
 /* No system CPU may run it, whose tick would see to it. A guest that had its turn makes room. */
@@ -203,7 +230,7 @@ static __always_inline void enqueue_user(struct task_struct *p, struct task *t, 
 		return;
 	}
 	to = again && !is_bound ? -1 : idle_of(p, cpu, rt_mask);
-	/* No lock of another CPU's run queue is taken on an RT CPU. */
+	/* Here, an RT CPU takes no lock of another CPU's run queue. */
 	if (to >= 0 && !again && (to == cpu || !is_rt(cpu))) {
 		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, IMMED);
 		return;
@@ -262,13 +289,23 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		t->stay = after_refusal(t->stay);
 		in_user = false;
 	}
-	if (in_user)
+	if (in_user && (is_bound || has_rt(p)))
 		enqueue_user(p, t, cpu, flags, is_bound);
 	else
-		enqueue_kernel(p, t, cpu, flags);
+		enqueue_nrt(p, t, cpu, in_user ? SYSTEM : KERNEL, flags);
 	/* It may wait for a CPU that is no NRT CPU any more. */
 	if (changes != role_changes)
-		scx_bpf_dsq_reenq(KERNEL, 0);
+		queue_anew();
+}
+
+/* Of the two queues of guests in user mode: the one with the first place. */
+static __always_inline u64 first_in_user(void)
+{
+	struct task_struct *any = scx_bpf_dsq_peek(USER), *own = scx_bpf_dsq_peek(SYSTEM);
+
+	if (!any || !own)
+		return own ? SYSTEM : USER;
+	return (s64)(own->scx.dsq_vtime - any->scx.dsq_vtime) < 0 ? SYSTEM : USER;
 }
 
 SEC("struct_ops/dispatch")
@@ -277,10 +314,13 @@ void BPF_PROG(artis_dispatch, s32 cpu, struct task_struct *prev)
 	struct cpu *c = cpu_of(cpu);
 
 	if (!is_rt(cpu)) {
-		u64 first = user_first(c->turn++) ? USER : KERNEL;
+		u64 user = first_in_user();
+		bool is_turn = user_first(c->turn++);
+		u64 first = is_turn ? user : KERNEL, second = is_turn ? KERNEL : user;
 
-		if (!scx_bpf_dsq_move_to_local___v2___asmp(first, 0))
-			scx_bpf_dsq_move_to_local___v2___asmp(KERNEL + USER - first, 0);
+		if (!scx_bpf_dsq_move_to_local___v2___asmp(first, 0) &&
+		    !scx_bpf_dsq_move_to_local___v2___asmp(second, 0))
+			scx_bpf_dsq_move_to_local___v2___asmp(USER + SYSTEM - user, 0);
 		return;
 	}
 	if (scx_bpf_dsq_nr_queued(USER) > 0 && scx_bpf_dsq_move_to_local___v2___asmp(USER, IMMED))
@@ -291,6 +331,14 @@ void BPF_PROG(artis_dispatch, s32 cpu, struct task_struct *prev)
 		c->asked = 0;
 		scx_bpf_kick_cpu(from, SCX_KICK_PREEMPT);
 	}
+}
+
+/* Is the first in this queue one for the CPU? */
+static __always_inline bool waits_for(u64 queue, s32 cpu)
+{
+	struct task_struct *p = scx_bpf_dsq_peek(queue);
+
+	return p && may(p, cpu);
 }
 
 /*
@@ -304,8 +352,8 @@ void BPF_PROG(artis_update_idle, s32 cpu, bool is_idle)
 {
 	if (!is_idle || leaves[index_of(cpu)])
 		return;
-	if (scx_bpf_dsq_nr_queued(USER) > 0 ||
-	    (!is_rt(cpu) && scx_bpf_dsq_nr_queued(KERNEL) > 0))
+	if (waits_for(USER, cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 ||
+	    (!is_rt(cpu) && (waits_for(KERNEL, cpu) || waits_for(SYSTEM, cpu))))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
 }
 
@@ -434,7 +482,7 @@ void BPF_PROG(artis_running, struct task_struct *p)
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
-	c->began = p->flags & PF_KTHREAD || !is_for_rt(p, t) ? 0 : now;
+	c->began = p->flags & HAS_NO_USER_MODE || !is_for_rt(p, t) ? 0 : now;
 	/* It is to leave this CPU to those that wait for one, as soon as it is in user mode. */
 	if (t->ejected || (c->began && !in_user && scx_bpf_dsq_nr_queued(KERNEL) > 0 && rt_idles()))
 		await_return(p);
@@ -513,8 +561,14 @@ void BPF_PROG(artis_exit_task, struct task_struct *p, struct scx_exit_task_args 
 SEC("struct_ops/cpu_online")
 void BPF_PROG(artis_cpu_online, s32 cpu)
 {
+	s32 r;
+
 	leaves[index_of(cpu)] = 0;
 	set_roles();
+	/* A guest on an RT CPU may leave it now, and be in the kernel. */
+	each_cpu(r, nr_cpus)
+		if (is_rt(r))
+			scx_bpf_kick_cpu(r, SCX_KICK_PREEMPT);
 }
 
 SEC("struct_ops/cpu_offline")
@@ -530,6 +584,7 @@ s32 BPF_PROG(artis_init)
 	int error = scx_bpf_create_dsq(KERNEL, -1);
 
 	error = error ?: scx_bpf_create_dsq(USER, -1);
+	error = error ?: scx_bpf_create_dsq(SYSTEM, -1);
 	state.is_running = !error;
 	return error;
 }
