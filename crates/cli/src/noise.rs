@@ -6,7 +6,8 @@ use crate::args::Noise;
 use crate::exit::of_signal;
 use crate::signals::Noted;
 use anyhow::{Context, Result};
-use asmp_host::{CpuSet, Facts, Kernel, clock, sharing};
+use asmp_host::sharing::{self, Sharing};
+use asmp_host::{CpuSet, Facts, Kernel, clock};
 use asmp_measure::noise::{Request, Watch, table};
 use asmp_shield::plan::Base;
 use asmp_shield::text::shown_lines;
@@ -66,13 +67,20 @@ fn count(shield: &Shield, noise: &Noise, came: &dyn Fn() -> Option<i32>) -> Resu
         match noise.table {
             true => {
                 print!("{}", table(&[("", &report)]));
-                if let (Some(before), Some(after)) = (before, guests(shield.kernel())) {
-                    let [entered, left] =
-                        [0, 1].map(|at: usize| after[at].saturating_sub(before[at]));
-                    println!(
-                        "shared CPUs: foreign tasks are there in user mode; they entered the \
-                         kernel {entered} times, and left {left} times before it went on"
-                    );
+                match (before, guests(shield.kernel())) {
+                    (Some(before), Some(after)) => {
+                        let [entered, left] =
+                            [0, 1].map(|at: usize| after[at].saturating_sub(before[at]));
+                        println!(
+                            "shared CPUs: foreign tasks are there in user mode; they entered the \
+                             kernel {entered} times, and left {left} times before it went on"
+                        );
+                    }
+                    (Some(_), None) => println!(
+                        "shared CPUs: their scheduler has ended: foreign tasks may have been in \
+                         the kernel there"
+                    ),
+                    _ => {}
                 }
             }
             false => crate::print::json(&report)?,
@@ -81,8 +89,12 @@ fn count(shield: &Shield, noise: &Noise, came: &dyn Fn() -> Option<i32>) -> Resu
     Ok(signal.map_or(0, of_signal))
 }
 
-/// How often tasks entered the kernel on guarded CPUs, and left one on the way in.
+/// How often tasks entered the kernel on guarded CPUs, and left one on the way in; `None`: no CPU
+/// is guarded.
 fn guests(kernel: &dyn Kernel) -> Option<[u64; 2]> {
+    if Sharing::read(kernel).guarded.is_empty() {
+        return None;
+    }
     let counts = sharing::counts(kernel)?;
     let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
     Some([of("calls_from_rt")? + of("faults_from_rt")?, of("left_in_kernel")?])

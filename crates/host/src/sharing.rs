@@ -44,8 +44,9 @@ const PLACES: [&str; 2] = ["/usr/local/bin/asmp-artis", "/usr/bin/asmp-artis"];
 pub struct Sharing {
     /// CPUs that are guarded now.
     pub guarded: CpuSet,
-    /// A hook of the scheduler that was removed: entries into the kernel go unnoticed.
-    pub lost_hook: Option<String>,
+    /// A file in [`DIR`] that keeps a hook of the scheduler, or their names, and was removed:
+    /// entries into the kernel may go unnoticed.
+    pub lost_file: Option<String>,
     /// This user may not read which: BPF's file system is root's alone under systemd.
     pub is_hidden: bool,
     /// Schedulers in BPF (sched_ext) can be loaded: `CONFIG_SCHED_CLASS_EXT`.
@@ -66,11 +67,11 @@ impl Sharing {
         let is_on = state.as_ref().is_ok_and(|state| state != "disabled");
         let name = is_on.then(|| kernel.text(Path::new(NAME)).unwrap_or_default());
         let is_ours = name.as_deref() == Some(OURS);
-        let lost_hook = if is_ours { lost_hook(kernel) } else { None };
-        let is_whole = is_ours && lost_hook.is_none();
+        let lost_file = if is_ours { lost_file(kernel) } else { None };
+        let is_whole = is_ours && lost_file.is_none();
         Self {
             guarded: if is_whole { guarded(kernel) } else { CpuSet::new() },
-            lost_hook,
+            lost_file,
             is_hidden: is_ours && is_hidden(kernel),
             has_sched_ext: state.is_ok(),
             has_btf: kernel.exists(Path::new(BTF)),
@@ -98,11 +99,10 @@ fn guarded(kernel: &dyn Kernel) -> CpuSet {
     text.trim().parse().unwrap_or_default()
 }
 
-/// The first of its hooks whose file is gone.
-fn lost_hook(kernel: &dyn Kernel) -> Option<String> {
-    let loaded = kernel.link(Path::new(LOADED)).ok()?;
-    let mut hooks = loaded.split(' ').skip(1);
-    hooks.find(|hook| !kernel.exists(&Path::new(DIR).join(hook))).map(str::to_owned)
+fn lost_file(kernel: &dyn Kernel) -> Option<String> {
+    let Ok(loaded) = kernel.link(Path::new(LOADED)) else { return Some(LOADED.to_owned()) };
+    let mut hooks = loaded.split(' ').skip(1).map(|hook| format!("{DIR}/{hook}"));
+    hooks.find(|hook| !kernel.exists(Path::new(hook)))
 }
 
 /// The scheduler's counts by name. `None`: it is not loaded, or this user may not read them.
@@ -248,7 +248,8 @@ mod tests {
             (BTF, ""),
             (PREEMPTION, "(full) lazy\n"),
         ];
-        let (_root, linux) = machine(&files);
+        let (root, linux) = machine(&files);
+        std::os::unix::fs::symlink("0.1", root.path().join(&LOADED[1..])).unwrap();
         let sharing = Sharing::read(&linux);
         assert_eq!(sharing.guarded.to_string(), "2-3");
         assert!(sharing.has_sched_ext && sharing.has_btf && sharing.other.is_none());
@@ -271,7 +272,9 @@ mod tests {
         std::os::unix::fs::symlink("0.1 begin_work end_work", loaded).unwrap();
         let sharing = Sharing::read(&linux);
         assert!(sharing.guarded.is_empty(), "a hook is gone");
-        assert_eq!(sharing.lost_hook.as_deref(), Some("end_work"));
+        assert_eq!(sharing.lost_file.as_deref(), Some("/sys/fs/bpf/asmp/end_work"));
+        let all = [(STATE, "enabled"), (NAME, "artis"), (CPUS, "2")];
+        assert_eq!(Sharing::read(&machine(&all).1).lost_file.as_deref(), Some(LOADED));
 
         let (_root, linux) = machine(&[("/proc/version", "")]);
         assert!(!Sharing::read(&linux).has_sched_ext);

@@ -124,8 +124,8 @@ pub(crate) fn unguarded(
     partition: &Partition,
 ) -> Option<(String, String)> {
     lost_guard(facts, partition).then(|| {
-        let happened = match &facts.sharing.lost_hook {
-            Some(hook) => format!("has lost its hook {hook}"),
+        let happened = match &facts.sharing.lost_file {
+            Some(file) => format!("has lost {file}"),
             None => {
                 let why = sharing::ended(kernel);
                 format!("has ended{}", why.map_or_else(String::new, |why| format!(" ({why})")))

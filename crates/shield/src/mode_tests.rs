@@ -181,13 +181,13 @@ fn a_partition_whose_scheduler_has_ended_is_named_and_then_isolated() {
 }
 
 #[test]
-fn a_lost_hook_is_named_and_repair_takes_the_rest_out() {
+fn a_lost_file_is_named_and_repair_takes_the_rest_out() {
     let fake = machine();
     fake.done(&shared("a", "2-3"));
     fake.kernel.lose_hook();
     let status = fake.status();
     let said = &status.partitions[0].violations[0];
-    assert!(said.what.contains("has lost its hook user_exit: "), "{said:?}");
+    assert!(said.what.contains("has lost /sys/fs/bpf/asmp/user_exit: "), "{said:?}");
     fake.done(&REPAIR);
     holds(&fake, "repaired");
     assert_eq!((guarded(&fake), fake.allowed(100)), (String::new(), "0-1".into()));

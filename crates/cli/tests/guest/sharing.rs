@@ -254,9 +254,10 @@ fn ended() {
     assert_eq!(allowed(others[0].id()), "0-1");
     asmp("mode a shared").done();
     run_on(&others, &[2, 3]);
+    // Of lost files of the scheduler, too.
     let hook = sharing::DIR.to_owned() + "/page_fault";
     std::fs::remove_file(hook).expect("a hook");
-    asmp("status").code(7).says("has lost its hook page_fault");
+    asmp("status").code(7).says("has lost /sys/fs/bpf/asmp/page_fault");
     asmp("repair").done();
     assert_eq!(allowed(others[0].id()), "0-1");
     asmp("mode a shared").done();
