@@ -201,11 +201,13 @@ bench-responses:
 
 # Tests, oracles and the simulator on a million random sets, three for each seed; then analyze,
 # place, budgets, chains and simulate on a million random files with every key. The core of yartek
-# and the simulator run 10^5 random sets alike.
+# and the simulator run 10^5 random sets alike. Boards count the times of a million random files
+# with exact ratios, or refuse them.
 agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
 	cargo run --release -p asmp-analysis --example bench -- files 0 1000000
 	YARTEK_SETS=100000 cargo test --release -p asmp-yartek --test identity
+	YARTEK_FILES=1000000 cargo test --release -p asmp-yartek --test clock
 
 # Sequences of requests and of other people's hands on the fake machine, 10^5 that no night before
 # had: ten minutes of one core. `make unit` has the first 2000, the same each time. Then a million
