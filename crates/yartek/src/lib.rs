@@ -2,7 +2,20 @@
 //! Task sets for yartek, a kernel for microcontrollers that runs exactly the schedule that
 //! `asmp analyze` has proved. The kernel itself is C, in the directory `yartek` of the repository.
 
+mod compare;
 mod core_c;
+mod elf;
+mod sources;
+mod tools;
+mod trace;
 
+/// A guest's jobs beside the simulator's.
+pub use compare::{Comparison, Expected, Lateness, Order, expect};
 /// The kernel's choice of jobs, on this machine.
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
+/// What an image says of itself.
+pub use elf::Elf;
+/// Builds images and runs them.
+pub use tools::{Application, Ending, Machine, Output, ToolError, build, run};
+/// What a guest printed.
+pub use trace::{Fault, Partial, Ran, Trace};
