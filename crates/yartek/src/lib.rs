@@ -2,7 +2,9 @@
 //! Task sets for yartek, a kernel for microcontrollers that runs exactly the schedule that
 //! `asmp analyze` has proved. The kernel itself is C, in the directory `yartek` of the repository.
 
+mod clock;
 mod compare;
+#[cfg(feature = "core-c")]
 mod core_c;
 mod elf;
 mod sources;
@@ -11,7 +13,10 @@ mod trace;
 
 /// A guest's jobs beside the simulator's.
 pub use compare::{Comparison, Expected, Lateness, Order, expect};
+/// The times of a task set in ticks of a board.
+pub use clock::{Clock, ClockError, Given, MAX_TICKS, Off, Rate, Times};
 /// The kernel's choice of jobs, on this machine.
+#[cfg(feature = "core-c")]
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
 /// What an image says of itself.
 pub use elf::Elf;
