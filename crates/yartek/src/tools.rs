@@ -115,6 +115,8 @@ pub fn build(
         "-Wextra",
         "-Wconversion",
         "-Iinclude",
+        "-Ikernel",
+        "-Imodules",
         "-Wl,--gc-sections,--build-id=none,-z,noexecstack,--no-warn-rwx-segments",
     ]);
     // Another compiler may know more warnings: that stops no user.
@@ -141,6 +143,13 @@ pub fn build(
     }
     let bytes = fs::read(&made).map_err(|cause| of_file(&made, cause))?;
     fs::write(image, bytes).map_err(|cause| of_file(image, cause))
+}
+
+/// Is all here that a board needs? Errors: what is not.
+pub fn missing(machine: &Machine) -> Result<(), ToolError> {
+    let asked = Command::new(machine.compiler).arg("--version").output();
+    asked.map_err(|cause| not_run(machine.compiler, cause))?;
+    machine.qemu.first().map_or(Ok(()), |program| version(program))
 }
 
 /// How a run ended.
