@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Builds for a board and runs it, where this machine has what that needs.
 
-use asmp_analysis::Task;
-use asmp_yartek::{Application, Machine, Output, ToolError, build, run};
+#![allow(dead_code, reason = "tests and the example each use a part")]
+
+use asmp_analysis::{Task, TimeBase};
+use asmp_yartek::{Application, Clock, Machine, Output, Rate, ToolError, build, run};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -14,7 +16,10 @@ pub struct Board {
     qemu: Vec<String>,
     compiler: String,
     flags: Vec<String>,
-    ticks_per_us: f64,
+    rate: Rate,
+    instruction_ps: u64,
+    /// What the kernel needs to begin a job of `n` tasks: a + b n.
+    dispatch_instructions: (u64, u64),
 }
 
 pub struct Line {
@@ -33,13 +38,19 @@ fn board((name, text): (&'static str, &str)) -> Board {
         let words = file[key].as_array().expect("a list").iter();
         words.map(|word| word.as_str().expect("a word").to_owned()).collect()
     };
-    let number = |key: &str| file[key].as_integer().expect("a number") as f64;
+    let number = |key: &str| u64::try_from(file[key].as_integer().expect("a number")).unwrap();
+    let part = |key: &str| u32::try_from(number(key)).expect("32 bits");
     Board {
         name,
         qemu: words("machine"),
         compiler: file["compiler"].as_str().expect("a text").to_owned(),
         flags: words("flags"),
-        ticks_per_us: number("ticks_per_s_num") / number("ticks_per_s_den") / 1e6,
+        rate: Rate::new(part("ticks_per_s_num"), part("ticks_per_s_den")).expect("a rate"),
+        instruction_ps: number("instruction_ps"),
+        dispatch_instructions: (
+            number("dispatch_a_instructions"),
+            number("dispatch_b_instructions"),
+        ),
     }
 }
 
@@ -63,12 +74,50 @@ impl Board {
         asmp_yartek::missing(&self.machine()).err()
     }
 
-    fn ticks(&self, us: u64) -> u64 {
-        (us as f64 * self.ticks_per_us).round() as u64
+    /// A moment: so many microseconds after the epoch.
+    pub fn ticks(&self, us: u64) -> u64 {
+        self.rate.ticks_of_ps(us * 1_000_000)
+    }
+
+    /// Instructions that fit into so many ticks.
+    pub fn instructions_up(&self, ticks: u64) -> u64 {
+        let ns = self.rate.ns_up(ticks).expect("a short time");
+        (ns * 1000).div_ceil(self.instruction_ps)
+    }
+
+    /// What the kernel needs at most to begin a job, in thousandths of a tick.
+    pub fn dispatch_milli_ticks(&self, tasks: usize) -> u64 {
+        let (a, b) = self.dispatch_instructions;
+        self.rate.ticks_of_ps(1000 * (a + b * tasks as u64) * self.instruction_ps)
+    }
+
+    /// The same tasks in ticks of the board. Theirs are in microseconds.
+    pub fn in_ticks(&self, tasks: &[Task]) -> Vec<Task> {
+        let in_ns = |task: &Task| {
+            let [cost, period, deadline, offset] = [
+                task.cost_ticks(),
+                task.period_ticks,
+                task.deadline_ticks,
+                task.offset_ticks.unwrap_or(0),
+            ]
+            .map(|us| us * 1000);
+            Task::new(task.name.clone(), cost, period).deadline(deadline).offset(offset)
+        };
+        let tasks: Vec<Task> = tasks.iter().map(in_ns).collect();
+        let clock = Clock::of(&tasks, TimeBase::NANOSECONDS, self.rate);
+        let (_, times) = clock.expect("times that the board can count");
+        let in_ticks = times.iter().zip(&tasks).map(|(times, task)| {
+            Task::new(task.name.clone(), times.cost_ticks, times.period_ticks)
+                .deadline(times.deadline_ticks)
+                .offset(times.offset_ticks)
+        });
+        in_ticks.collect()
     }
 
     /// Of tasks with their entries and policies, times in microseconds.
     pub fn table(&self, tasks: &[(&str, Task, &str)], lines: &[Line]) -> String {
+        let in_us: Vec<Task> = tasks.iter().map(|(_, task, _)| task.clone()).collect();
+        let in_ticks = self.in_ticks(&in_us);
         let mut text = "#include \"yartek.h\"\n".to_owned();
         let mut line = |line: String| writeln!(text, "{line}").expect("a text grows");
         for (entry, _, _) in tasks.iter().filter(|(entry, _, _)| *entry != "yk_spin") {
@@ -78,14 +127,9 @@ impl Board {
             line(format!("void {service}(uint32_t raises);"));
         }
         line("static const struct yk_task_def task_defs[] = {".to_owned());
-        for (entry, task, late) in tasks {
-            let [period, deadline, offset, budget] = [
-                task.period_ticks,
-                task.deadline_ticks,
-                task.offset_ticks.unwrap_or(0),
-                task.cost_ticks(),
-            ]
-            .map(|us| self.ticks(us));
+        for ((entry, _, late), task) in tasks.iter().zip(in_ticks) {
+            let (period, deadline) = (task.period_ticks, task.deadline_ticks);
+            let (offset, budget) = (task.offset_ticks.unwrap_or(0), task.cost_ticks());
             line(format!(
                 "{{ .run = {entry}, .period = {period}, .deadline = {deadline}, .offset = {offset}, \
                  .budget = {budget}, .late = {late} }},"
@@ -102,11 +146,11 @@ impl Board {
         text
     }
 
-    /// Runs until so many microseconds after the epoch.
-    pub fn run(&self, application: Application, table: &str, until_us: u64) -> Output {
+    /// Runs until so many ticks after the epoch.
+    pub fn run(&self, application: Application, table: &str, until_ticks: u64) -> Output {
         let dir = tempfile::tempdir().expect("a directory");
         let image = dir.path().join("image.elf");
         build(&self.machine(), application, table, &image).expect("an image");
-        run(&self.qemu, &image, self.ticks(until_us), WALL).expect("a run")
+        run(&self.qemu, &image, until_ticks, WALL).expect("a run")
     }
 }
