@@ -48,8 +48,8 @@ fn main() {
         let (first, last) = (all[0], all[all.len() - 1]);
         let b = (last.1 - first.1).div_ceil(last.0 - first.0);
         let a = all.iter().map(|(count, longest)| longest.saturating_sub(b * count)).max();
-        println!("{}: n and longest D, in instructions: {all:?}", board.name);
+        println!("{}: n and longest D, in instructions: {all:?}", board.name());
         let a = a.expect("counts") + CLOCK_INSTRUCTIONS;
-        println!("{}: a = {a}, b = {b}", board.name);
+        println!("{}: a = {a}, b = {b}", board.name());
     });
 }

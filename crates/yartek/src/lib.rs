@@ -2,6 +2,7 @@
 //! Task sets for yartek, a kernel for microcontrollers that runs exactly the schedule that
 //! `asmp analyze` has proved. The kernel itself is C, in the directory `yartek` of the repository.
 
+mod board;
 mod clock;
 mod compare;
 #[cfg(feature = "core-c")]
@@ -11,6 +12,8 @@ mod sources;
 mod tools;
 mod trace;
 
+/// What we know of a board.
+pub use board::{Board, NoBoard};
 /// The times of a task set in ticks of a board.
 pub use clock::{Clock, ClockError, Given, MAX_TICKS, Off, Rate, Times};
 /// A guest's jobs beside the simulator's.

@@ -54,6 +54,16 @@ pub(crate) fn kernel() -> impl Iterator<Item = PathBuf> {
     paths.filter(move |path| of_kernel(path) && path.ends_with(".c")).map(PathBuf::from)
 }
 
+/// The texts of all board.toml.
+pub(crate) fn boards() -> impl Iterator<Item = &'static str> {
+    FILES.iter().filter(|(path, _)| path.ends_with("/board.toml")).map(|(_, text)| *text)
+}
+
+#[cfg(test)]
+pub(crate) fn has_port(name: &str) -> bool {
+    FILES.iter().any(|(path, _)| *path == format!("port/{name}/port.c"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,10 +24,10 @@ fn no_raise_is_lost_doubled_or_out_of_order() {
         let lines = [Line { service: "serve_0", most: 3 }, Line { service: "serve_1", most: 0 }];
         let table = board.table(&[("work", Task::new("work", 400, 500), "YK_FINISH")], &lines);
         let output = board.run(Application::Files(&[c_file("lines.c")]), &table, 0);
-        assert!(output.console.ends_with("good\n"), "{}: {}", board.name, output.console);
+        assert!(output.console.ends_with("good\n"), "{}: {}", board.name(), output.console);
         let [raised, masked, passed] =
             ["raised", "masked", "passed"].map(|name| number(&output, name));
-        println!("{}: {}", board.name, output.console.replace('\n', " "));
+        println!("{}: {}", board.name(), output.console.replace('\n', " "));
         assert!(raised >= 40_000 && masked > 100 && passed < raised / 10);
         assert!(number(&output, "jobs") > 100);
     });
@@ -38,7 +38,7 @@ fn faulty(board: &Board, tasks: &[(&str, Task, &str)]) -> Trace {
     let table = board.table(tasks, &[]);
     let output =
         board.run(Application::Files(&[c_file("faults.c")]), &table, board.ticks(1_000_000));
-    assert_eq!(output.ending, Ending::Exit(1), "{}: {}", board.name, output.console);
+    assert_eq!(output.ending, Ending::Exit(1), "{}: {}", board.name(), output.console);
     Trace::of(&output.console, tasks.len())
 }
 
@@ -48,7 +48,7 @@ fn a_job_that_never_ends_is_told() {
         let never = ("hang", Task::new("a", 100, 10_000), "YK_FINISH, .most = 2000");
         let trace = faulty(board, &[never]);
         let fault = trace.fault.expect("a fault");
-        assert_eq!((&*fault.why, fault.job), ("too-long", Some((0, 2))), "{}", board.name);
+        assert_eq!((&*fault.why, fault.job), ("too-long", Some((0, 2))), "{}", board.name());
     });
 }
 
@@ -59,7 +59,7 @@ fn a_refused_instruction_is_told_with_its_address() {
         let fault =
             faulty(board, &[("yk_spin", Task::new("b", 10, 1000), "YK_FINISH"), trap]).fault;
         let fault = fault.expect("a fault");
-        assert_eq!((&*fault.why, fault.job), ("trap", Some((1, 0))), "{}", board.name);
+        assert_eq!((&*fault.why, fault.job), ("trap", Some((1, 0))), "{}", board.name());
         assert_ne!(fault.address, 0);
     });
 }
@@ -121,17 +121,17 @@ fn boards_run_the_simulators_schedule() {
                 tasks.iter().map(|task| ("yk_spin", task.clone(), "YK_FINISH")).collect();
             let table = board.table(&spins, &[]);
             let in_ticks = board.in_ticks(&tasks);
-            let dispatch = board.dispatch_milli_ticks(tasks.len());
+            let dispatch = board.0.dispatch_milli_ticks(tasks.len());
             let expected =
                 expect(&in_ticks, board.ticks(12_000_000), dispatch).expect("a schedule");
             let run = || board.run(Application::Spin, &table, expected.until_ticks);
             let output = run();
             assert_eq!(output.ending, Ending::Exit(0), "{}", output.console);
             let trace = Trace::of(&output.console, tasks.len());
-            assert_eq!(trace.partial, None, "{} {name}", board.name);
+            assert_eq!(trace.partial, None, "{} {name}", board.name());
             let found = expected.compare(&in_ticks, &trace);
-            println!("{} {name}: {} jobs, latest {:?}", board.name, found.jobs, found.latest);
-            assert!(found.is_equal() && found.missed == 0, "{} {name}: {found:?}", board.name);
+            println!("{} {name}: {} jobs, latest {:?}", board.name(), found.jobs, found.latest);
+            assert!(found.is_equal() && found.missed == 0, "{} {name}: {found:?}", board.name());
             assert_eq!(found.jobs, expected.jobs().len());
             assert_eq!(run(), output, "two runs print the same bytes");
         }
@@ -152,7 +152,7 @@ fn an_order_that_hangs_on_the_kernels_time_is_no_equal_one() {
         // rounded up by one.
         let mut later = in_ticks.clone();
         later[2].offset_ticks = later[2].offset_ticks.map(|ticks| ticks + 2);
-        let expected = expect(&later, board.ticks(9000), board.dispatch_milli_ticks(3));
+        let expected = expect(&later, board.ticks(9000), board.0.dispatch_milli_ticks(3));
         let expected = expected.expect("a schedule");
         let table = board.table(&tasks.map(|task| ("yk_spin", task, "YK_FINISH")), &[]);
         let from = format!(".offset = {}", in_ticks[2].offset_ticks.expect("an offset"));

@@ -4,91 +4,46 @@
 #![allow(dead_code, reason = "tests and the example each use a part")]
 
 use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Clock, Machine, Output, Rate, ToolError, build, run};
+use asmp_yartek::{Application, Clock, Output, build, missing, run};
 use std::fmt::Write;
 use std::time::Duration;
 
 /// A guest that takes longer hangs.
 const WALL: Duration = Duration::from_secs(240);
 
-pub struct Board {
-    pub name: &'static str,
-    qemu: Vec<String>,
-    compiler: String,
-    flags: Vec<String>,
-    rate: Rate,
-    instruction_ps: u64,
-    /// What the kernel needs to begin a job of `n` tasks: a + b n.
-    dispatch_instructions: (u64, u64),
-}
+/// A board, with what tests ask of it.
+pub struct Board(pub asmp_yartek::Board);
 
 pub struct Line {
     pub service: &'static str,
     pub most: u32,
 }
 
-const FILES: [(&str, &str); 2] = [
-    ("mps2-an385", include_str!("../../../../yartek/port/mps2-an385/board.toml")),
-    ("mcf5208evb", include_str!("../../../../yartek/port/mcf5208evb/board.toml")),
-];
-
-fn board((name, text): (&'static str, &str)) -> Board {
-    let file: toml::Table = text.parse().expect("TOML");
-    let words = |key: &str| {
-        let words = file[key].as_array().expect("a list").iter();
-        words.map(|word| word.as_str().expect("a word").to_owned()).collect()
-    };
-    let number = |key: &str| u64::try_from(file[key].as_integer().expect("a number")).unwrap();
-    let part = |key: &str| u32::try_from(number(key)).expect("32 bits");
-    Board {
-        name,
-        qemu: words("machine"),
-        compiler: file["compiler"].as_str().expect("a text").to_owned(),
-        flags: words("flags"),
-        rate: Rate::new(part("ticks_per_s_num"), part("ticks_per_s_den")).expect("a rate"),
-        instruction_ps: number("instruction_ps"),
-        dispatch_instructions: (
-            number("dispatch_a_instructions"),
-            number("dispatch_b_instructions"),
-        ),
-    }
-}
-
 /// Does it on each board that this machine has compiler and QEMU of.
 pub fn each(test: impl Fn(&Board)) {
-    for board in FILES.map(board) {
-        match board.lacks() {
-            None => test(&board),
-            Some(why) if std::env::var_os("ASMP_CI").is_some() => panic!("{}: {why}", board.name),
-            Some(why) => println!("skipped: {}: {why}", board.name),
+    for board in asmp_yartek::Board::all() {
+        match missing(&board.machine()) {
+            Ok(()) => test(&Board(board)),
+            Err(why) if std::env::var_os("ASMP_CI").is_some() => panic!("{}: {why}", board.name),
+            Err(why) => println!("skipped: {}: {why}", board.name),
         }
     }
 }
 
 impl Board {
-    fn machine(&self) -> Machine<'_> {
-        Machine { port: self.name, qemu: &self.qemu, compiler: &self.compiler, flags: &self.flags }
-    }
-
-    fn lacks(&self) -> Option<ToolError> {
-        asmp_yartek::missing(&self.machine()).err()
+    pub fn name(&self) -> &str {
+        &self.0.name
     }
 
     /// A moment: so many microseconds after the epoch.
     pub fn ticks(&self, us: u64) -> u64 {
-        self.rate.ticks_of_ps(us * 1_000_000)
+        self.0.rate().ticks_of_ps(us * 1_000_000)
     }
 
     /// Instructions that fit into so many ticks.
     pub fn instructions_up(&self, ticks: u64) -> u64 {
-        let ns = self.rate.ns_up(ticks).expect("a short time");
-        (ns * 1000).div_ceil(self.instruction_ps)
-    }
-
-    /// What the kernel needs at most to begin a job, in thousandths of a tick.
-    pub fn dispatch_milli_ticks(&self, tasks: usize) -> u64 {
-        let (a, b) = self.dispatch_instructions;
-        self.rate.ticks_of_ps(1000 * (a + b * tasks as u64) * self.instruction_ps)
+        let ns = self.0.rate().ns_up(ticks).expect("a short time");
+        (ns * 1000).div_ceil(self.0.instruction_ps)
     }
 
     /// The same tasks in ticks of the board. Theirs are in microseconds.
@@ -104,7 +59,7 @@ impl Board {
             Task::new(task.name.clone(), cost, period).deadline(deadline).offset(offset)
         };
         let tasks: Vec<Task> = tasks.iter().map(in_ns).collect();
-        let clock = Clock::of(&tasks, TimeBase::NANOSECONDS, self.rate);
+        let clock = Clock::of(&tasks, TimeBase::NANOSECONDS, self.0.rate());
         let (_, times) = clock.expect("times that the board can count");
         let in_ticks = times.iter().zip(&tasks).map(|(times, task)| {
             Task::new(task.name.clone(), times.cost_ticks, times.period_ticks)
@@ -150,7 +105,8 @@ impl Board {
     pub fn run(&self, application: Application, table: &str, until_ticks: u64) -> Output {
         let dir = tempfile::tempdir().expect("a directory");
         let image = dir.path().join("image.elf");
-        build(&self.machine(), application, table, &image).expect("an image");
-        run(&self.qemu, &image, until_ticks, WALL).expect("a run")
+        let machine = self.0.machine();
+        build(&machine, application, table, &image).expect("an image");
+        run(machine.qemu, &image, until_ticks, WALL).expect("a run")
     }
 }
