@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "console.h"
 
-#include "../kernel/port.h"
+#include "port.h"
 
 void yk_console_byte(char byte)
 {

@@ -6,7 +6,7 @@
 #include "trace.h"
 
 #include "console.h"
-#include "../kernel/port.h"
+#include "port.h"
 
 #include <stddef.h>
 

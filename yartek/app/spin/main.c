@@ -2,7 +2,7 @@
 /* Runs the table, and prints each job. */
 #include "yartek.h"
 
-#include "../../modules/trace.h"
+#include "trace.h"
 
 void yk_ended(const struct yk_job *job, yk_ticks end)
 {

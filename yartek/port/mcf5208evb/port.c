@@ -44,7 +44,7 @@ enum { FARTHEST = 0xffff };
 extern uint32_t yk_port_vectors[256];
 extern const uint8_t yk_port_slept[];
 
-const uint32_t yk_port_spin_ticks = 3;
+const uint32_t yk_port_spin_ticks = 5;
 
 static uint8_t source_of[YK_MAX_LINES];
 /* What the wraps are worth. The low half is written last, and read first. */
