@@ -122,6 +122,12 @@ pub enum Command {
     /// one was missed: see `asmp help exit-codes`.
     #[command(after_long_help = examples::SIMULATE)]
     Simulate(crate::simulate::Args),
+    /// Run a task set on a microcontroller: proved, and built as an image
+    ///
+    /// yartek is a kernel that runs the schedule of np-edf: each job by its deadline, to its end.
+    /// The task file is that of `asmp analyze`. Boards run in QEMU. Exit code 3: not proved.
+    #[command(subcommand, after_long_help = examples::YARTEK)]
+    Yartek(crate::yartek::Yartek),
     /// Show or write the boot parameters that let CPUs stop their tick
     ///
     /// The tick of a CPU can stop only if the kernel booted with `nohz_full=` for that CPU. These

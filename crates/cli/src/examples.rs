@@ -344,3 +344,26 @@ Examples:
       Show firings, buffer sizes and one schedule.
   asmp analyze graph flow.toml --svg flow.svg
       Draw the graph.";
+
+pub const YARTEK: &str = "\
+Examples:
+  asmp yartek check robot.toml --board mcf5208evb
+      Will it meet its deadlines on this board, kernel and interrupts included?
+  asmp yartek build robot.toml --board mcf5208evb -o robot.elf
+      Make an image of it.";
+
+pub const YARTEK_CHECK: &str = "\
+Examples:
+  asmp yartek check robot.toml --board mcf5208evb
+      Prove the set on this board.
+  asmp yartek check robot.toml --json
+      The same as JSON, on the board that the file names.";
+
+pub const YARTEK_BUILD: &str = "\
+Examples:
+  asmp yartek build robot.toml --board mcf5208evb -o robot.elf
+      Tasks without entry spin for their cost, so that any file runs.
+  asmp yartek build robot.toml --app main.c --app sonar.c -o robot.elf
+      With the functions that the file names as entries.
+  asmp yartek build robot.toml --board mps2-an385 --table table.c
+      Write the table alone.";

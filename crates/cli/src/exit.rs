@@ -39,6 +39,11 @@ pub const CANNOT_SHARE: u8 = 57;
 pub const NOT_SCHEDULABLE: u8 = 60;
 /// `analyze`, `simulate`: no answer.
 pub const UNDECIDED: u8 = 61;
+/// `yartek`: nothing is built, as it is not shown that each deadline is met.
+pub const NOT_PROVED: u8 = UNDONE;
+/// `yartek`: the board cannot run the set, also if its deadlines are met.
+pub const NOT_ON_BOARD: u8 = 62;
+pub const NO_TOOL: u8 = 63;
 pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
@@ -50,7 +55,11 @@ pub const TABLE: &[(u8, &str)] = &[
     (0, "success"),
     (UNEXPECTED, "unexpected failure; every change was undone"),
     (USAGE, "invalid command line"),
-    (UNDONE, "the kernel refused a step; every change was undone"),
+    (
+        UNDONE,
+        "the kernel refused a step; every change was undone; yartek: it is not proved that the set \
+         meets its deadlines on the board",
+    ),
     (
         STRICT,
         "--strict: something stays on the CPUs, or groups and tasks of others would lose them; \
@@ -148,6 +157,8 @@ pub const TABLE: &[(u8, &str)] = &[
         "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed",
     ),
     (UNDECIDED, "analyze, simulate: undecided, or the test does not apply"),
+    (NOT_ON_BOARD, "yartek: the board cannot run the task set: its clock, its table, an entry"),
+    (NO_TOOL, "yartek: a compiler or QEMU is missing, or too old"),
     (CANNOT_EXECUTE, "run, exec: the command cannot be executed"),
     (NOT_FOUND, "run, exec: the command was not found"),
 ];

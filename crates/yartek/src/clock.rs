@@ -68,6 +68,12 @@ impl Rate {
         u64::try_from((ns * NS_PER_S).div_ceil(u128::from(self.numerator))).ok()
     }
 
+    /// The same, rounded down.
+    pub fn ns_down(self, ticks: u64) -> Option<u64> {
+        let ns = u128::from(ticks) * u128::from(self.denominator);
+        u64::try_from(ns * NS_PER_S / u128::from(self.numerator)).ok()
+    }
+
     /// A tick, for people: `768 ns`.
     pub fn show_tick(self) -> String {
         let ps = u128::from(self.denominator) * NS_PER_S * 1000 / u128::from(self.numerator);

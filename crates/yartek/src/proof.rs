@@ -34,6 +34,9 @@ pub struct Proof {
     /// In place of each cost what its job may take: with the kernel and the handlers.
     pub tasks: Vec<Task>,
     pub report: Report,
+    /// By how much the cost of each task alone may grow in the file. The handlers that a longer job
+    /// takes are counted. `None`: not known.
+    pub extra_ticks: Vec<Option<u64>>,
     /// Of the tasks alone, and with all that is added to them.
     pub utilisation: f64,
     pub whole_utilisation: f64,
@@ -73,13 +76,17 @@ pub fn prove(
         workload.interrupts.iter().map(of_line).chain(std::iter::once(clock)).collect();
     let dispatch = of_instructions(board.dispatch_instructions(table.tasks.len()));
     let pairs = || table.tasks.iter().zip(&workload.tasks);
-    let mut tasks = Vec::with_capacity(table.tasks.len());
-    for (on_board, task) in pairs() {
+    // With so many ticks more than in the file.
+    let whole = |on_board: &TableTask, extra_ticks| {
         let times = on_board.times;
-        let alone_ticks = add(add(times.cost_ticks, 1), dispatch);
+        let alone_ticks = add(add(add(times.cost_ticks, 1), dispatch), extra_ticks);
         // A job beyond that is late in any case.
         let limit_ticks = times.period_ticks.max(times.deadline_ticks);
-        let cost_ticks = window(alone_ticks, &handlers, limit_ticks, table, workload);
+        window(alone_ticks, &handlers, limit_ticks, table, workload)
+    };
+    let mut tasks = Vec::with_capacity(table.tasks.len());
+    for (on_board, task) in pairs() {
+        let cost_ticks = whole(on_board, 0);
         if on_board.most_ticks.is_some_and(|most| most < cost_ticks) {
             let (task, least) = (on_board.name.clone(), table.clock.show(cost_ticks));
             return Err(Refusal::Most { task, least });
@@ -102,12 +109,20 @@ pub fn prove(
     let sampled = sampled.collect();
     let set = Workload { sampled, room: workload.room, ..Workload::of(tasks) };
     let report = analyse(&set, Policy::NpEdf, &[], effort);
+    let extra = |at: usize, extra: Option<u64>| {
+        let most_ticks = add(set.tasks[at].cost_ticks(), extra?);
+        Some(largest(extra?, |more| whole(&table.tasks[at], more) <= most_ticks))
+    };
+    // One CPU has all tasks, in their order.
+    let extras = report.cpus.iter().flat_map(|cpu| &cpu.extra_ticks);
+    let extra_ticks = extras.enumerate().map(|(at, ticks)| extra(at, *ticks)).collect();
     let load = |tasks: &[Task]| Utilisation::of(tasks).approximate();
     Ok(Proof {
         utilisation: load(&plain),
         whole_utilisation: load(&set.tasks),
         tasks: set.tasks,
         report,
+        extra_ticks,
     })
 }
 
@@ -123,6 +138,21 @@ fn plain(on_board: &TableTask, task: &Task) -> Task {
         arrival: if on_board.is_sporadic { Arrival::Sporadic } else { Arrival::Periodic },
         ..task.clone()
     }
+}
+
+/// The largest number up to `most` that is accepted; 0 is, and what is above one that is not, is
+/// not.
+fn largest(most: u64, accepts: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low).div_ceil(2);
+        if accepts(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    low
 }
 
 /// Beyond all periods, where a sum does not fit.

@@ -60,6 +60,7 @@ pub enum ToolError {
 const OLDEST_QEMU: u32 = 10;
 /// A guest that prints more is ended.
 const MOST_CONSOLE_BYTES: u64 = 256 << 20;
+const UNDEFINED: &str = "undefined reference";
 const WORDS_OF_A_TRACE: &str = "yk_trace_until";
 
 /// Debian's package of a program.
@@ -137,7 +138,10 @@ pub fn build(
     let output = command.output().map_err(|cause| not_run(machine.compiler, cause))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let first = said.lines().find(|line| line.contains("error")).or(said.lines().next());
+        // Of the linker, which names the table, a temporary file.
+        let missing = said.lines().find_map(|line| Some(&line[line.find(UNDEFINED)?..]));
+        let error = || said.lines().find(|line| line.contains("error"));
+        let first = missing.or_else(error).or(said.lines().next());
         let said = first.unwrap_or("it says nothing").trim().to_owned();
         return Err(ToolError::Refused { compiler: machine.compiler.to_owned(), said });
     }

@@ -247,5 +247,9 @@ fn costs_of_the_kernel_are_rounded_up_to_ticks() {
         [0, 1, 130_208].map(|ticks| pit.ns_up(ticks)),
         [Some(0), Some(769), Some(99_999_745)]
     );
+    assert_eq!(
+        [0, 1, 130_208].map(|ticks| pit.ns_down(ticks).expect("short")),
+        [0, 768, 99_999_744]
+    );
     assert_eq!(Rate::new(0, 1).or(Rate::new(1, 0)), None);
 }

@@ -116,6 +116,35 @@ fn a_set_that_misses_is_refused_with_its_run() {
     assert_eq!(proof.outcome(), Outcome::Schedulable);
 }
 
+#[test]
+fn a_cost_may_grow_by_what_is_said_and_no_more() {
+    let board = slow();
+    let (mut grown, mut with_handlers) = (0, 0);
+    for seed in 0..40 {
+        let random = &mut Random::new(seed);
+        let set = scaled(&random_set(random), 300);
+        let (table, proof) = proved(&set, &board).expect("a table");
+        for (at, extra) in proof.extra_ticks.iter().enumerate() {
+            let Some(extra) = *extra else { continue };
+            let accepts = |ticks: u64| {
+                let mut longer = set.clone();
+                let task = &mut longer.tasks[at];
+                let cost_ns = (table.tasks[at].times.cost_ticks + ticks) * TICK_NS;
+                task.cost = task.cost.with_ticks(cost_ns);
+                let (_, proof) = proved(&longer, &board).expect("a table");
+                proof.outcome() == Outcome::Schedulable
+            };
+            assert!(accepts(extra), "seed {seed}: {at} {extra}: {set:?}");
+            assert!(!accepts(extra + 1), "seed {seed}: {at} {extra}: {set:?}");
+            grown += 1;
+            let whole = proof.report.cpus[0].extra_ticks[at].expect("known, too");
+            with_handlers += usize::from(whole > extra);
+        }
+    }
+    println!("{grown} costs grown, of {with_handlers} the room is less with handlers");
+    assert!(grown > 50 && with_handlers > 20, "{grown} {with_handlers}");
+}
+
 fn random_set(random: &mut Random) -> Workload {
     let count = 2 + random.up_to(5);
     let task = |at| {
