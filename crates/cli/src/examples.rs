@@ -157,6 +157,27 @@ Examples:
   asmp simulate tasks.toml --policy np-edf --offsets worst --gantt worst.svg
       Draw the worst schedule.";
 
+pub const YARTEK: &str = "\
+Examples:
+  asmp yartek compare robot.toml --board mcf5208evb
+      Run the task set on a ColdFire board in QEMU, and compare each job with the simulator's.
+  asmp yartek run robot.toml --board mps2-an385 --gantt robot.svg
+      Draw what a Cortex-M3 board ran.";
+
+pub const YARTEK_RUN: &str = "\
+Examples:
+  asmp yartek run robot.toml --board mps2-an385 --for 2s
+      Run two seconds of the board's time.
+  asmp yartek run robot.toml --board mcf5208evb --trace robot.json --gantt robot.svg
+      Write what ran for Perfetto, and draw it.";
+
+pub const YARTEK_COMPARE: &str = "\
+Examples:
+  asmp yartek compare robot.toml --board mcf5208evb --for 12s
+      Compare twelve seconds of the board's time with the simulator.
+  asmp yartek compare robot.toml --board mps2-an385 --json
+      Print jobs, order, lateness and misses as JSON.";
+
 pub const BOOT: &str = "\
 Examples:
   asmp boot show

@@ -29,6 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "asmp-measure",
             "asmp-duration",
             "asmp-web",
+            "asmp-yartek",
         ],
     ),
     ("asmp-web", &[]),
