@@ -33,7 +33,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         ],
     ),
     ("asmp-web", &[]),
-    ("asmp-yartek", &["asmp-analysis"]),
+    ("asmp-yartek", &["asmp-analysis", "asmp-duration"]),
 ];
 
 /// Every crate of ours, and those of ours it depends on, without what only its tests need.

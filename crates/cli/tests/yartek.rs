@@ -121,6 +121,42 @@ fn a_run_is_counted_and_drawn_and_an_image_runs_by_itself() {
 }
 
 #[test]
+fn a_directory_has_a_task_set_and_its_application() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        let at = dir.path().to_str().unwrap();
+        asmp(&["yartek", "run", at, "--board", &board.name, "--for", "95ms"])
+    };
+    let said = |output: &Output| words(&output.stderr);
+    assert!(said(&run()).contains("has 0 task sets, *.toml"), "{:?}", run());
+    set(dir.path(), &(task("a", "2 ms", "10 ms") + "entry = \"blink\"\n"));
+    assert!(said(&run()).contains("has no application, *.c"), "{:?}", run());
+    let source = "#include \"console.h\"\n#include \"trace.h\"\nstatic volatile int on;\n\
+        void blink(const struct yk_job *job);\n\
+        void blink(const struct yk_job *job) { on = (int)job->activation + 1; }\n\
+        void yk_ended(const struct yk_job *job, yk_ticks end) { yk_trace_keep(job, end); }\n\
+        bool yk_background(void)\n{\n\
+        static int told;\n\
+        if (on > told) { told = on; yk_console_text(\"blinks\\n\"); }\n\
+        return yk_trace_print();\n}\n\
+        void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t at)\n\
+        { yk_trace_fault(why, job, at); }\n\
+        int main(void) { yk_run(); }\n";
+    fs::write(dir.path().join("main.c"), source).unwrap();
+    let output = run();
+    let lines = words(&output.stdout);
+    // The guest ends when its background comes to it.
+    let blinks = lines.lines().filter(|line| *line == "blinks").count();
+    assert!((10..=11).contains(&blinks), "{output:?}");
+    assert!(lines.ends_with("10 jobs, 0 deadlines missed\n"), "{lines}");
+    fs::write(dir.path().join("main.c"), source.replace("void blink", "void wink")).unwrap();
+    let output = run();
+    assert_eq!(output.status.code(), Some(62), "{output:?}");
+    assert!(said(&output).contains("blink"), "{output:?}");
+}
+
+#[test]
 fn what_is_missing_or_wrong_is_said_in_a_line_with_its_own_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let tasks = set(dir.path(), &task("a", "2 ms", "10 ms"));
@@ -149,7 +185,11 @@ fn what_is_missing_or_wrong_is_said_in_a_line_with_its_own_exit_code() {
         ),
         (compare(&tasks, "uno"), 2, "no board uno: use one of mcf5208evb, mps2-an385"),
         (compare(odd.to_str().unwrap(), "mcf5208evb"), 40, "100 allowed"),
-        (compare(many_at.to_str().unwrap(), "mcf5208evb"), 40, "33 tasks, and the kernel knows 32"),
+        (
+            compare(many_at.to_str().unwrap(), "mcf5208evb"),
+            40,
+            "33 tasks, and a board runs 32 at most",
+        ),
         (asmp(&["yartek", "run", &tasks]), 2, "name a board: --board mcf5208evb or mps2-an385"),
     ] {
         let said = words(&output.stderr);

@@ -24,6 +24,9 @@ pub struct Board {
     pub dispatch_b_instructions: u64,
     /// A handler that raises a line.
     pub handler_instructions: u64,
+    /// The least distance of two interrupts of the clock itself, which preempt a job, too.
+    pub clock_interrupt_ticks: u64,
+    pub clock_interrupt_instructions: u64,
     /// An instruction, as QEMU counts.
     pub instruction_ps: u64,
 }
@@ -67,9 +70,13 @@ impl Board {
 
     /// What the kernel needs at most to begin a job, in thousandths of a tick.
     pub fn dispatch_milli_ticks(&self, tasks: usize) -> u64 {
-        let instructions =
-            self.dispatch_a_instructions + self.dispatch_b_instructions * tasks as u64;
+        let instructions = self.dispatch_instructions(tasks);
         self.rate().ticks_of_ps(1000 * instructions * self.instruction_ps)
+    }
+
+    /// What the kernel needs at most to begin a job of so many tasks: D(n).
+    pub fn dispatch_instructions(&self, tasks: usize) -> u64 {
+        self.dispatch_a_instructions + self.dispatch_b_instructions * tasks as u64
     }
 }
 

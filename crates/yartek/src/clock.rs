@@ -16,6 +16,7 @@
 //! are those of the board.
 
 use asmp_analysis::{Task, TimeBase};
+use asmp_duration::ExactDuration;
 
 /// The longest time on a board: sums of a few such values still fit 64 bits.
 pub const MAX_TICKS: u64 = 1 << 62;
@@ -93,13 +94,20 @@ pub struct Given {
 
 /// A step that is no whole number of ticks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{ticks} ticks of {tick}, so that the clock would be wrong by {ppm} ppm of 100 allowed")]
+#[error(
+    "{} of {tick}, so that the clock would be wrong by {ppm} ppm of 100 allowed",
+    counted(*ticks)
+)]
 pub struct Off {
     /// The nearest number.
     pub ticks: u64,
     pub tick: String,
     /// Rounded.
     pub ppm: u64,
+}
+
+fn counted(ticks: u64) -> String {
+    if ticks == 1 { "one tick".to_owned() } else { format!("{ticks} ticks") }
 }
 
 /// Why a board's timer cannot count the times of a set.
@@ -119,6 +127,18 @@ pub enum ClockError {
     ShortCost { given: Given, tick: String },
     #[error("{given} is longer than 2^62 ticks of {tick}: shorten it")]
     TooLong { given: Given, tick: String },
+}
+
+impl ClockError {
+    /// The time that it is about; of two the second.
+    pub fn given(&self) -> &Given {
+        match self {
+            Self::Pair { second, .. } => second,
+            Self::Alone { given, .. }
+            | Self::ShortCost { given, .. }
+            | Self::TooLong { given, .. } => given,
+        }
+    }
 }
 
 /// The times of a task in ticks of the board.
@@ -170,20 +190,28 @@ impl Clock {
                 || ClockError::TooLong { given: self.given(task, key, parts), tick: tick() };
             within(ticks).ok_or_else(too_long)
         });
-        let cost_parts = task.cost_ticks();
-        let cost = || self.given(task, "cost", cost_parts);
-        let (above, below) = self.rate.ticks(cost_parts, self.time);
-        if above < below {
-            return Err(ClockError::ShortCost { given: cost(), tick: tick() });
-        }
+        let cost_ticks = self.cost("cost", task, task.cost_ticks())?;
         Ok(Times {
             period_ticks: period?,
             deadline_ticks: deadline?,
             offset_ticks: offset?,
-            cost_ticks: self
-                .up(cost_parts)
-                .ok_or_else(|| ClockError::TooLong { given: cost(), tick: tick() })?,
+            cost_ticks,
         })
+    }
+
+    /// A time that a job takes: rounded up. Errors: below a tick, or too long.
+    pub(crate) fn cost(
+        &self,
+        key: &'static str,
+        task: &Task,
+        parts: u64,
+    ) -> Result<u64, ClockError> {
+        let (given, tick) = (|| self.given(task, key, parts), || self.rate.show_tick());
+        let (above, below) = self.rate.ticks(parts, self.time);
+        if above < below {
+            return Err(ClockError::ShortCost { given: given(), tick: tick() });
+        }
+        self.up(parts).ok_or_else(|| ClockError::TooLong { given: given(), tick: tick() })
     }
 
     /// Ticks that a time of so many parts of the file touches, by a clock that is right. `None`:
@@ -209,6 +237,15 @@ impl Clock {
     /// By how much all periods are longer than in the file, in millionths; below 0: shorter.
     pub fn error_ppm(&self) -> f64 {
         error_ppm(self.step_parts, self.time, self.rate)
+    }
+
+    /// A time of the board, for people.
+    pub fn show(&self, ticks: u64) -> String {
+        let ns = u128::from(ticks) * u128::from(self.rate.denominator) * NS_PER_S;
+        let exact = ExactDuration::fraction_ns(ns, self.rate.numerator.into());
+        // Where that is too fine, a nanosecond is nothing.
+        let rounded = || ExactDuration::from_ns(self.rate.ns_up(ticks).unwrap_or(u64::MAX));
+        exact.unwrap_or_else(rounded).rounded()
     }
 
     fn given(&self, task: &Task, key: &'static str, parts: u64) -> Given {

@@ -8,7 +8,9 @@ mod compare;
 #[cfg(feature = "core-c")]
 mod core_c;
 mod elf;
+mod proof;
 mod sources;
+mod table;
 mod tools;
 mod trace;
 
@@ -23,6 +25,10 @@ pub use compare::{Comparison, Expected, Lateness, Order, expect};
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
 /// What an image says of itself.
 pub use elf::Elf;
+/// Whether a set meets its deadlines on a board.
+pub use proof::{Proof, prove};
+/// A set as the kernel's table.
+pub use table::{MAX_LINES, MAX_TASKS, Owner, Refusal, Table, TableLine, TableTask};
 /// Builds images and runs them.
 pub use tools::{Application, Ending, Machine, Output, ToolError, build, missing, run};
 /// What a guest printed.

@@ -202,7 +202,7 @@ fn a_refusal_names_the_two_times_that_force_a_fine_step() {
     assert_eq!(
         of(&text, PIT).expect_err("1 us is no whole number of ticks").to_string(),
         "the period of t0 (500 ms) and the period of t2 (500.001 ms) leave all times a common \
-         step of 1 us only, 1 ticks of 768 ns, so that the clock would be wrong by 232000 ppm of \
+         step of 1 us only, one tick of 768 ns, so that the clock would be wrong by 232000 ppm of \
          100 allowed: use multiples of a longer time"
     );
     let text = file(&[("1 ms", "500 ms"), ("1 ms", "1 s")]) + "offset = '3 us'\n";

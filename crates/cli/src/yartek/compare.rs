@@ -7,7 +7,7 @@ use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, failure};
 use anyhow::Result;
 use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Board, Comparison, Order, Ran, expect};
+use asmp_yartek::{Application, Board, Comparison, Order, Ran, expect};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,13 +49,13 @@ struct Sight<'a> {
 pub fn compare(args: &Args) -> Result<u8> {
     let board = board(&args.board)?;
     let file = tasks(&args.file)?;
-    let set = Set::of(&file, &board)?;
+    let set = Set::of(&guest::spinning(&file), &board, &args.file)?;
     let tasks = &set.tasks;
     let expected = expect(tasks, set.ticks(args.time), board.dispatch_milli_ticks(tasks.len()))
         .map_err(|stop| file.undecided(stop))?;
     let dir = tempfile::tempdir().map_err(|error| failure(UNEXPECTED, error.to_string()))?;
     let image = dir.path().join("image.elf");
-    guest::build(tasks, &board, &image)?;
+    guest::build(&set, &board, Application::Spin, &image)?;
     let guest = guest::run(&image, &board, expected.until_ticks, tasks.len())?;
     let found = expected.compare(tasks, &guest.trace);
     let sight = Sight { board: &board, tasks };

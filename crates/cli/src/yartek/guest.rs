@@ -1,50 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! A task set on a board in QEMU.
 
-use crate::analyze::files::TaskFile;
+use crate::analyze::files::{TaskFile, wrong};
 use crate::exit::{BAD_FILE, BAD_GUEST, NO_TOOL, USAGE, failure};
 use anyhow::Result;
-use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Board, Clock, Ending, Partial, ToolError, Trace};
-use std::fmt::Write;
+use asmp_analysis::{Arrival, Task, TimeBase, Workload};
+use asmp_yartek::{Application, Board, Ending, Partial, Table, ToolError, Trace};
 use std::path::Path;
 use std::time::Duration;
 
 /// QEMU may be so much slower than the board.
 const SLOWER: u32 = 20;
 const WALL_AT_LEAST: Duration = Duration::from_secs(120);
-/// As many as the kernel knows.
-const MOST_TASKS: usize = 32;
 
 pub fn board(name: &str) -> Result<Board> {
     Board::named(name).map_err(|error| failure(USAGE, error.to_string()))
 }
 
-/// The tasks with their times in ticks of the board. Sporadic ones come as often as they may.
+/// A task set by a board's clock.
 pub struct Set {
+    pub table: Table,
+    /// With their times in ticks.
     pub tasks: Vec<Task>,
     /// Nanoseconds and ticks of one period: the grid on which the board counts.
     grid: (u64, u64),
 }
 
 impl Set {
-    pub fn of(file: &TaskFile, board: &Board) -> Result<Self> {
-        let workload = &file.workload;
-        if workload.tasks.len() > MOST_TASKS {
-            let what = format!("{} tasks, and the kernel knows {MOST_TASKS}", workload.tasks.len());
-            return Err(failure(BAD_FILE, format!("{what}: join some that have one period")));
-        }
-        let (_, times) = Clock::of(&workload.tasks, workload.time, board.rate())
-            .map_err(|error| failure(BAD_FILE, error.to_string()))?;
-        let grid = workload.tasks.iter().zip(&times).next().map_or((1, 1), |(task, times)| {
-            (task.period_ticks, times.period_ticks * workload.time.ticks_per_ns())
-        });
-        let in_ticks = workload.tasks.iter().zip(times).map(|(task, times)| {
+    /// Errors: what the board cannot do.
+    pub fn of(workload: &Workload, board: &Board, path: &Path) -> Result<Self> {
+        let table = Table::of(workload, board.rate())
+            .map_err(|refusal| wrong(path, &refusal.to_string()))?;
+        let in_ticks = |task: &asmp_yartek::TableTask| {
+            let times = task.times;
             Task::new(task.name.clone(), times.cost_ticks, times.period_ticks)
                 .deadline(times.deadline_ticks)
                 .offset(times.offset_ticks)
+        };
+        let tasks: Vec<Task> = table.tasks.iter().map(in_ticks).collect();
+        let grid = workload.tasks.iter().zip(&tasks).next().map_or((1, 1), |(given, task)| {
+            (given.period_ticks, task.period_ticks * workload.time.ticks_per_ns())
         });
-        Ok(Self { tasks: in_ticks.collect(), grid })
+        Ok(Self { table, tasks, grid })
     }
 
     /// This time of the file, by the board's clock.
@@ -55,30 +52,19 @@ impl Set {
     }
 }
 
-/// The table of tasks that keep the CPU for their costs.
-fn table(tasks: &[Task]) -> String {
-    let mut text = "#include \"yartek.h\"\nstatic const struct yk_task_def defs[] = {\n".to_owned();
-    // Writing to a String does not fail.
-    for task in tasks {
-        let (period, deadline) = (task.period_ticks, task.deadline_ticks);
-        let (offset, cost) = (task.offset_ticks.unwrap_or(0), task.cost_ticks());
-        let _ = writeln!(
-            text,
-            "{{ .run = yk_spin, .period = {period}, .deadline = {deadline}, .offset = {offset}, \
-             .budget = {cost} }},"
-        );
+/// The set without an application: each task keeps the CPU for its cost, sporadic ones come as
+/// often as they may, and nothing interrupts.
+pub fn spinning(file: &TaskFile) -> Workload {
+    let mut workload = file.workload.clone();
+    workload.interrupts.clear();
+    for task in &mut workload.tasks {
+        task.entry = None;
+        task.arrival = Arrival::Periodic;
     }
-    let count = tasks.len();
-    let _ = writeln!(text, "}};\nstatic struct yk_task tasks[{count}];");
-    let _ = writeln!(
-        text,
-        "const struct yk_table yk_table = {{ .task_defs = defs, .tasks = tasks, .tasks_count = \
-         {count} }};"
-    );
-    text
+    workload
 }
 
-fn wrong(error: &ToolError) -> anyhow::Error {
+fn of_tool(error: &ToolError) -> anyhow::Error {
     let code = match error {
         ToolError::File { .. } | ToolError::NoImage { .. } => BAD_FILE,
         ToolError::NotStarted { .. } => BAD_GUEST,
@@ -90,9 +76,9 @@ fn wrong(error: &ToolError) -> anyhow::Error {
     failure(code, error.to_string())
 }
 
-pub fn build(tasks: &[Task], board: &Board, image: &Path) -> Result<()> {
-    asmp_yartek::build(&board.machine(), Application::Spin, &table(tasks), image)
-        .map_err(|error| wrong(&error))
+pub fn build(set: &Set, board: &Board, what: Application, image: &Path) -> Result<()> {
+    let table = set.table.source("not asked whether schedulable");
+    asmp_yartek::build(&board.machine(), what, &table, image).map_err(|error| of_tool(&error))
 }
 
 /// What a run gave.
@@ -107,7 +93,7 @@ pub fn run(image: &Path, board: &Board, until_ticks: u64, tasks: usize) -> Resul
     let time = Duration::from_nanos(board.rate().ns_up(until_ticks).unwrap_or(u64::MAX));
     let wall = time.saturating_mul(SLOWER).max(WALL_AT_LEAST);
     let output = asmp_yartek::run(board.machine().qemu, image, until_ticks, wall);
-    let output = output.map_err(|error| wrong(&error))?;
+    let output = output.map_err(|error| of_tool(&error))?;
     let trace = Trace::of(&output.console, tasks);
     let trouble = trouble(&trace, output.ending, wall);
     Ok(Guest { trace, trouble })

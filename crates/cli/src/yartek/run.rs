@@ -8,19 +8,20 @@ use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::simulate::{Releases, Run, Simulation, gantt_svg, perfetto_trace};
 use asmp_analysis::{Policy, Task, TimeBase};
-use asmp_yartek::{Board, Elf, Trace};
-use std::fs::File;
+use asmp_yartek::{Application, Board, Elf, MAX_TASKS, Trace};
+use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Task set in TOML or CSV, or an image
+    /// Task set in TOML or CSV, an image, or a directory
     ///
-    /// `asmp help analysis` describes the file. Sporadic tasks come as often as they may. Example:
-    /// asmp yartek run robot.toml --board mcf5208evb
-    #[arg(value_name = "tasks.toml|IMAGE")]
+    /// `asmp help analysis` describes the file. Of a file alone, each task keeps the CPU for its
+    /// cost, and sporadic ones come as often as they may. A directory has one task set, *.toml, and
+    /// the application, *.c. Example: asmp yartek run robot.toml --board mcf5208evb
+    #[arg(value_name = "tasks.toml|IMAGE|DIR")]
     file: PathBuf,
     /// mcf5208evb or mps2-an385; an image tells it by itself
     ///
@@ -46,16 +47,15 @@ pub struct Args {
     gantt: Option<PathBuf>,
 }
 
-/// As many tasks as an image may have.
-const MOST_TASKS: usize = 32;
 /// No deadline is known of the tasks of an image.
 const NEVER_TICKS: u64 = 1 << 60;
 
 pub fn run(args: &Args) -> Result<u8> {
     let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
     let named = args.board.as_deref().map(board).transpose()?;
+    let project = Project::at(&args.file)?;
     let dir = tempfile::tempdir().map_err(|error| failure(UNEXPECTED, error.to_string()))?;
-    let (image, board, tasks, until_ticks) = match (of_image(&args.file)?, named) {
+    let (image, board, tasks, until_ticks) = match (of_image(&project.tasks)?, named) {
         (Some(board), named) => {
             separate(std::slice::from_ref(&args.file), &outputs)?;
             if let Some(named) = named.filter(|named| named.name != board) {
@@ -72,16 +72,23 @@ pub fn run(args: &Args) -> Result<u8> {
             return Err(failure(USAGE, format!("name a board: --board {}", known.join(" or "))));
         }
         (None, Some(board)) => {
-            let file = tasks(&args.file)?;
+            let file = tasks(&project.tasks)?;
             separate(&file.inputs, &outputs)?;
-            let set = Set::of(&file, &board)?;
             let image = dir.path().join("image.elf");
-            guest::build(&set.tasks, &board, &image)?;
+            let set = if project.sources.is_empty() {
+                let set = Set::of(&guest::spinning(&file), &board, &project.tasks)?;
+                guest::build(&set, &board, Application::Spin, &image)?;
+                set
+            } else {
+                let set = Set::of(&file.workload, &board, &project.tasks)?;
+                guest::build(&set, &board, Application::Files(&project.sources), &image)?;
+                set
+            };
             let until_ticks = set.ticks(args.time);
             (image, board, Some(set.tasks), until_ticks)
         }
     };
-    let count = tasks.as_ref().map_or(MOST_TASKS, Vec::len);
+    let count = tasks.as_ref().map_or(MAX_TASKS, Vec::len);
     let mut guest = guest::run(&image, &board, until_ticks, count)?;
     let trace = &mut guest.trace;
     // It ends itself when its background comes to it.
@@ -94,6 +101,42 @@ pub fn run(args: &Args) -> Result<u8> {
     match guest.trouble {
         Some(trouble) => Err(guest::failed(&trouble)),
         None => Ok(if missed.is_some_and(|missed| missed > 0) { DIFFERENT } else { 0 }),
+    }
+}
+
+/// What is built.
+struct Project {
+    /// Or an image.
+    tasks: PathBuf,
+    /// Of the application.
+    sources: Vec<PathBuf>,
+}
+
+impl Project {
+    fn at(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Ok(Self { tasks: path.to_owned(), sources: vec![] });
+        }
+        let unreadable = |error: std::io::Error| wrong(path, &error.to_string());
+        let entries = fs::read_dir(path).map_err(unreadable)?;
+        let mut files = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(unreadable)?;
+        files.sort();
+        let with = |ending: &str| {
+            let files = files.iter().filter(|file| file.extension().is_some_and(|e| e == ending));
+            files.cloned().collect::<Vec<_>>()
+        };
+        let (tasks, sources) = (with("toml"), with("c"));
+        match tasks.as_slice() {
+            [tasks] if !sources.is_empty() => Ok(Self { tasks: tasks.clone(), sources }),
+            [_] => Err(wrong(path, "has no application, *.c: name its task set instead")),
+            _ => {
+                let what = format!("has {} task sets, *.toml: name one, or keep one", tasks.len());
+                Err(wrong(path, &what))
+            }
+        }
     }
 }
 
