@@ -221,9 +221,9 @@ enum yk_why {
 void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address);
 
 /*
- * The application's, if it has them; they do nothing otherwise. yk_background() does a piece of work
- * each time nothing else is to be done, and says whether more is left. yk_ended() sees each job at
- * its end, as part of it.
+ * The application's, if it has them; they do nothing otherwise. yk_background() does a piece of
+ * work each time nothing else is to be done, and says whether more is left. yk_ended() sees each
+ * job at its end, as part of it.
  */
 bool yk_background(void);
 void yk_ended(const struct yk_job *job, yk_ticks end);

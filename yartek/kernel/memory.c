@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What compilers call by themselves. The libraries of some of our compilers hold code for others. */
+/* What compilers call by themselves. Libraries of some compilers hold code for other processors. */
 #include <stddef.h>
 #include <stdint.h>
 

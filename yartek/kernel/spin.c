@@ -2,7 +2,7 @@
 /* The body of tasks that the application has not written yet. */
 #include "port.h"
 
-/* An emulator takes long to read a clock: rounds of a loop instead, in less time than LOOKS looks. */
+/* An emulator takes long to read a clock. Rounds of a loop instead take less than LOOKS looks. */
 enum { ROUNDS = 64, LOOKS = 4 };
 
 void yk_spin(const struct yk_job *job)

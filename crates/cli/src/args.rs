@@ -122,10 +122,10 @@ pub enum Command {
     /// one was missed: see `asmp help exit-codes`.
     #[command(after_long_help = examples::SIMULATE)]
     Simulate(crate::simulate::Args),
-    /// Run a task set on a microcontroller: proved, and built as an image
+    /// Run task sets on microcontroller boards, by the schedule that was proved
     ///
-    /// yartek is a kernel that runs the schedule of np-edf: each job by its deadline, to its end.
-    /// The task file is that of `asmp analyze`. Boards run in QEMU. Exit code 3: not proved.
+    /// Yartek is a kernel for microcontrollers. It runs jobs by non-preemptive EDF, exactly as
+    /// `asmp analyze` proves and `asmp simulate` plays them. Its boards run in QEMU.
     #[command(subcommand, after_long_help = examples::YARTEK)]
     Yartek(crate::yartek::Yartek),
     /// Show or write the boot parameters that let CPUs stop their tick

@@ -97,7 +97,7 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
             };
         }
         Command::Simulate(args) => return simulate::simulate(&args),
-        Command::Yartek(action) => return yartek::yartek(&action),
+        Command::Yartek(what) => return yartek::yartek(&what),
         Command::Boot { action } => boot::boot(kernel, &action)?,
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `asmp yartek`: a task set on a microcontroller. Each subcommand begins with the file, the board
-//! and the proof.
+//! `asmp yartek`: a kernel for microcontrollers that runs exactly the schedule that was proved.
 
 mod build;
 mod check;
+mod compare;
+mod guest;
+mod run;
 
 use crate::analyze::files::{TaskFile, tasks, wrong};
 use crate::examples;
@@ -19,7 +21,7 @@ pub enum Yartek {
     ///
     /// Adds to each cost what the kernel needs to begin the job, and the handlers of interrupts: as
     /// many as the smaller of `gap` and `most` allows. Then the exact test of np-edf, in ticks of
-    /// the board, for any first arrivals. Exit codes: 0 proved, 3 not proved, 62 the board cannot
+    /// the board, for any first arrivals. Exit codes: 0 proved, 3 not proved, 64 the board cannot
     /// run the set.
     #[command(after_long_help = examples::YARTEK_CHECK)]
     Check(check::Args),
@@ -29,12 +31,28 @@ pub enum Yartek {
     /// code 3, and nothing is written.
     #[command(after_long_help = examples::YARTEK_BUILD)]
     Build(build::Args),
+    /// Run a task set, or an image, on a board in QEMU
+    ///
+    /// Of a task set, each task keeps the CPU for its cost. What the application prints is printed,
+    /// then how many jobs ran. Time is that of the board: an instruction takes 32 ns.
+    #[command(after_long_help = examples::YARTEK_RUN)]
+    Run(run::Args),
+    /// Compare a board in QEMU with the simulator, job for job
+    ///
+    /// Each task keeps the CPU for its cost. The jobs of both must have the same order. No job of
+    /// the board may begin before the simulator's, nor later than the kernel's own time explains.
+    /// Exit code 1 if one does, if the order differs or hangs on that time, or if a deadline is
+    /// missed.
+    #[command(after_long_help = examples::YARTEK_COMPARE)]
+    Compare(compare::Args),
 }
 
 pub fn yartek(action: &Yartek) -> Result<u8> {
     match action {
         Yartek::Check(args) => check::check(args),
         Yartek::Build(args) => build::build(args),
+        Yartek::Run(args) => run::run(args),
+        Yartek::Compare(args) => compare::compare(args),
     }
 }
 

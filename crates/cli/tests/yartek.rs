@@ -1,267 +1,199 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `asmp yartek check` and `build` as a user calls them: words, JSON, exit codes. A refusal writes
-//! nothing.
+//! `asmp yartek` as a user calls it: words, JSON, exit codes. What needs a compiler and QEMU is
+//! skipped where they are missing, and fails in CI.
 
 use serde_json::Value;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const BOARDS: [(&str, &str); 2] =
-    [("mcf5208evb", "m68k-linux-gnu-gcc"), ("mps2-an385", "arm-none-eabi-gcc")];
-const TASK: &str = "[[task]]\nname = 'a'\ncost = '1 ms'\nperiod = '10 ms'\n";
+const BOARDS: [&str; 2] = ["mcf5208evb", "mps2-an385"];
 
-fn examples() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
+fn asmp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_asmp")).args(arguments).output().expect("asmp starts")
 }
 
-fn asmp(words: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
-    command.current_dir(examples()).args(words).output().expect("asmp starts")
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-fn text(output: &Output) -> String {
-    String::from_utf8(output.stdout.clone()).expect("words")
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().expect("it exits")
-}
-
-/// What a call that fails says, in a line, and its exit code.
-fn refused(words: &[&str]) -> (i32, String) {
-    let output = asmp(words);
-    let said = String::from_utf8(output.stderr.clone()).expect("words");
-    assert_eq!(text(&output), "", "{words:?}: {said}");
-    assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
-    (code(&output), said)
-}
-
-fn file(dir: &Path, text: &str) -> String {
-    let path = dir.join("set.toml");
-    std::fs::write(&path, text).expect("written");
-    path.to_str().expect("a path").to_owned()
-}
-
-fn is_there(compiler: &str) -> bool {
-    let is_there = Command::new(compiler).arg("--version").output().is_ok();
-    assert!(is_there || std::env::var_os("ASMP_CI").is_none(), "no {compiler} here");
-    if !is_there {
-        println!("skipped: images: no {compiler} here");
+/// The board, for tests that need its tools. `None`: it has said why not.
+fn with_tools(board: &'static str) -> Option<asmp_yartek::Board> {
+    let board = asmp_yartek::Board::named(board).expect("a board");
+    match asmp_yartek::missing(&board.machine()) {
+        Ok(()) => Some(board),
+        Err(why) if std::env::var_os("ASMP_CI").is_some() => panic!("{}: {why}", board.name),
+        Err(why) => {
+            println!("skipped: {}: {why}", board.name);
+            None
+        }
     }
-    is_there
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis").join(name)
+}
+
+fn set(dir: &Path, text: &str) -> String {
+    let path = dir.join("tasks.toml");
+    fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+fn task(name: &str, cost: &str, period: &str) -> String {
+    format!("[[task]]\nname = \"{name}\"\ncost = \"{cost}\"\nperiod = \"{period}\"\n")
 }
 
 #[test]
-fn the_robot_is_proved_on_each_board_in_three_lines() {
-    for (board, _) in BOARDS {
-        let output = asmp(&["yartek", "check", "robot.toml", "--board", board]);
-        let words = text(&output);
-        let lines: Vec<&str> = words.lines().collect();
-        let [first, second, third] = lines[..] else { panic!("{words}") };
-        let starts =
-            "np-edf: 10 tasks, utilisation 48.3 %, with the kernel and 1 interrupt line 48.";
-        assert!(first.starts_with(starts) && first.ends_with(" %: schedulable"), "{words}");
-        assert!(second.starts_with("tightest: sonar1, worst response 24"), "{words}");
-        assert!(second.contains(" ms of 500 ms  ") && second.contains("any cost may grow by 25"));
-        assert!(third.starts_with("clock: 100 ms = ") && third.ends_with(" ppm"), "{words}");
-        assert_eq!(code(&output), 0);
+fn the_robot_runs_the_simulators_schedule() {
+    let robot = example("robot.toml").display().to_string();
+    for board in BOARDS.into_iter().filter_map(with_tools) {
+        let output = asmp(&["yartek", "compare", &robot, "--board", &board.name, "--for", "12s"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = words(&output.stdout);
+        assert!(said.starts_with("194 jobs, same order, latest "), "{said}");
+        assert!(said.ends_with(", 0 deadlines missed\n"), "{said}");
     }
 }
 
 #[test]
-fn the_json_has_each_task_in_ticks_of_the_board() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = file(
-        dir.path(),
-        &format!(
-            "{TASK}offset = '2 ms'\nentry = 'go'\n[[interrupt]]\nname = 'i'\nservice = '1 us'\n\
-             most = 3\n[board]\nname = 'mps2-an385'\n"
-        ),
-    );
-    let output = asmp(&["yartek", "check", &path, "--json"]);
+fn a_missed_deadline_has_exit_code_1_and_stands_in_the_json() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    // The second keeps the first from its deadline.
+    let tasks = set(dir.path(), &(task("a", "2 ms", "10 ms") + &task("b", "17 ms", "40 ms")));
+    let compare = ["yartek", "compare", &tasks, "--board", &board.name, "--for", "400ms"];
+    let output = asmp(&[&compare[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!(
-        (code(&output), &json["schema"], &json["board"]),
-        (0, &1.into(), &"mps2-an385".into())
-    );
-    assert_eq!((&json["verdict"], &json["reason"]), (&"schedulable".into(), &Value::Null));
-    assert_eq!(json["clock"]["step_ticks"], 50_000);
-    assert_eq!(json["interrupts"][0]["most"], 3);
-    let task = &json["tasks"][0];
-    let ticks = ["period_ticks", "deadline_ticks", "offset_ticks", "cost_ticks"];
-    assert_eq!(ticks.map(|key| task[key].as_u64()), [250_000, 250_000, 50_000, 25_000].map(Some));
-    let (response, grows) = (task["response_ns"].as_u64(), task["may_grow_ns"].as_u64());
-    let (response, grows) = (response.expect("known"), grows.expect("known"));
-    assert!((1_000_000..1_100_000).contains(&response), "{response}");
-    assert!((8_900_000..9_000_000).contains(&grows), "{grows}");
+    assert_eq!((&json["order"], &json["schema"]), (&"same".into(), &1.into()));
+    let missed = json["missed"].as_u64().expect("a number");
+    assert!(missed > 5, "{json}");
+    assert!(json["latest"]["late_ns"].as_u64() <= json["latest"]["bound_ns"].as_u64());
+    let said = words(&asmp(&compare).stdout);
+    assert!(said.ends_with(&format!(", {missed} deadlines missed\n")), "{said}");
+    let run = ["yartek", "run", &tasks, "--board", &board.name, "--for", "400ms"];
+    assert_eq!(asmp(&run).status.code(), Some(1));
 }
 
 #[test]
-fn a_set_that_is_not_proved_has_exit_code_3_and_its_run() {
-    let output = asmp(&["yartek", "check", "overload.toml", "--board", "mps2-an385"]);
-    let words = text(&output);
-    assert_eq!(code(&output), 3, "{words}");
-    assert!(
-        words.starts_with("np-edf: 2 tasks, utilisation 39.0 %, with the kernel 39."),
-        "{words}"
-    );
-    assert!(
-        words.contains(" %: not schedulable\njob 0 of control, released at 40 ns, is due at 10.0")
-    );
-    let dir = tempfile::tempdir().expect("a directory");
-    let image = dir.path().join("x.elf");
-    let build = ["yartek", "build", "overload.toml", "--board", "mps2-an385"];
-    let image_words = ["-o", image.to_str().expect("a path")];
-    let (code, said) = refused(&[&build[..], &image_words].concat());
-    assert_eq!(code, 3, "{said}");
-    assert!(said.contains("not schedulable: job 0 of control") && said.contains("--unproved"));
-    assert!(!image.exists());
+fn an_order_that_hangs_on_the_kernels_time_is_reported() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let late = task("c", "1 ms", "20 ms") + "offset = \"3001 us\"\ndeadline = \"3 ms\"\n";
+    let text = task("a", "3 ms", "20 ms") + &task("b", "3 ms", "20 ms") + &late;
+    let tasks = set(dir.path(), &text);
+    let output = asmp(&["yartek", "compare", &tasks, "--board", &board.name, "--for", "15ms"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = words(&output.stdout);
+    let first = "job 1 hangs on the kernel's own time: the board runs c (activation 0), which";
+    assert!(said.contains(first), "{said}");
 }
 
 #[test]
-fn offsets_that_alone_save_a_set_do_not_count() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let tight = "[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\noffset = '0'\n\
-                 [[task]]\nname = 'b'\ncost = '8 ms'\nperiod = '20 ms'\noffset = '3 ms'\n\
-                 deadline = '17 ms'\n";
-    let path = file(dir.path(), tight);
-    let output = asmp(&["yartek", "check", &path, "--board", "mps2-an385"]);
-    let words = text(&output);
-    assert_eq!(code(&output), 3, "{words}");
-    assert!(words.contains("(offsets do not count: the kernel's own time moves jobs)"), "{words}");
+fn a_run_is_counted_and_drawn_and_an_image_runs_by_itself() {
+    let Some(board) = with_tools("mcf5208evb") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &(task("a", "2 ms", "10 ms") + &task("b", "3 ms", "20 ms")));
+    let [svg, json] = ["out.svg", "out.json"].map(|name| dir.path().join(name));
+    let run = ["yartek", "run", &tasks, "--board", &board.name, "--for", "100ms"];
+    let drawn = ["--gantt", svg.to_str().unwrap(), "--trace", json.to_str().unwrap()];
+    let output = asmp(&[&run[..], &drawn].concat());
+    assert_eq!(words(&output.stdout), "15 jobs, 0 deadlines missed\n", "{output:?}");
+    assert!(fs::read_to_string(svg).unwrap().contains("yartek on mcf5208evb"));
+    let trace: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).expect("JSON");
+    assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() >= 15));
+
+    let table = "#include \"yartek.h\"\n\
+                 static const struct yk_task_def defs[] = { { .run = yk_spin, .period = 13020, \
+                 .deadline = 13020, .budget = 1302 } };\n\
+                 static struct yk_task tasks[1];\n\
+                 const struct yk_table yk_table = { defs, tasks, 1, 0, 0, 0 };\n";
+    let image = dir.path().join("image.elf");
+    let spin = asmp_yartek::Application::Spin;
+    asmp_yartek::build(&board.machine(), spin, table, &image).expect("an image");
+    let image = image.to_str().unwrap();
+    let output = asmp(&["yartek", "run", image, "--for", "95ms"]);
+    assert_eq!((words(&output.stdout), output.status.code()), ("10 jobs\n".to_owned(), Some(0)));
+    let other = asmp(&["yartek", "run", image, "--board", "mps2-an385"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(words(&other.stderr).contains("this image is for mcf5208evb, not for mps2-an385"));
 }
 
 #[test]
-fn each_refusal_is_a_line_with_its_exit_code_and_writes_nothing() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let table = dir.path().join("table.c");
-    let out = table.to_str().expect("a path");
-    let line = "[[interrupt]]\nname = 'i'\nservice = '1 us'\ngap = '9 ms'\n";
-    let many: String = (0..33).map(|at| TASK.replace("'a'", &format!("'t{at}'"))).collect();
-    for (set, exit, says) in [
-        (format!("{TASK}jitter = '1 ms'\n"), 62, "line 5, task a: jitter: a board releases"),
-        (format!("{TASK}entry = 'yk_run'\n"), 62, "line 5, task a: entry: C or the kernel has"),
+fn a_directory_has_a_task_set_and_its_application() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        let at = dir.path().to_str().unwrap();
+        asmp(&["yartek", "run", at, "--board", &board.name, "--for", "95ms"])
+    };
+    let said = |output: &Output| words(&output.stderr);
+    assert!(said(&run()).contains("has 0 task sets, *.toml"), "{:?}", run());
+    set(dir.path(), &(task("a", "2 ms", "10 ms") + "entry = \"blink\"\n"));
+    assert!(said(&run()).contains("has no application, *.c"), "{:?}", run());
+    let source = "#include \"console.h\"\n#include \"trace.h\"\nstatic volatile int on;\n\
+        void blink(const struct yk_job *job);\n\
+        void blink(const struct yk_job *job) { on = (int)job->activation + 1; }\n\
+        void yk_ended(const struct yk_job *job, yk_ticks end) { yk_trace_keep(job, end); }\n\
+        bool yk_background(void)\n{\n\
+        static int told;\n\
+        if (on > told) { told = on; yk_console_text(\"blinks\\n\"); }\n\
+        return yk_trace_print();\n}\n\
+        void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t at)\n\
+        { yk_trace_fault(why, job, at); }\n\
+        int main(void) { yk_run(); }\n";
+    fs::write(dir.path().join("main.c"), source).unwrap();
+    let output = run();
+    let lines = words(&output.stdout);
+    // The guest ends when its background comes to it.
+    let blinks = lines.lines().filter(|line| *line == "blinks").count();
+    assert!((10..=11).contains(&blinks), "{output:?}");
+    assert!(lines.ends_with("10 jobs, 0 deadlines missed\n"), "{lines}");
+    fs::write(dir.path().join("main.c"), source.replace("void blink", "void wink")).unwrap();
+    let output = run();
+    assert_eq!(output.status.code(), Some(62), "{output:?}");
+    assert!(said(&output).contains("blink"), "{output:?}");
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_said_in_a_line_with_its_own_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &task("a", "2 ms", "10 ms"));
+    let odd = dir.path().join("odd.toml");
+    fs::write(&odd, task("a", "2 ms", "10 ms") + &task("b", "1 ms", "9999999 ns")).unwrap();
+    let many: String = (0..33).map(|n| task(&format!("t{n}"), "1 ms", "1 s")).collect();
+    let many_at = dir.path().join("many.toml");
+    fs::write(&many_at, many).unwrap();
+    let compare = |file: &str, board: &str| {
+        Command::new(env!("CARGO_BIN_EXE_asmp"))
+            .args(["yartek", "compare", file, "--board", board])
+            .env("PATH", dir.path())
+            .output()
+            .expect("asmp starts")
+    };
+    for (output, code, says) in [
         (
-            format!("{TASK}entry = 'go'\n{line}entry = 'go'\n"),
+            compare(&tasks, "mps2-an385"),
             62,
-            "line 10, task a and interrupt i",
+            "there is no arm-none-eabi-gcc here: install the package gcc-arm-none-eabi",
         ),
-        (many, 62, "line 129, 33 tasks, and a board runs 32 at most"),
         (
-            format!("{TASK}offset = '10 ns'\n"),
+            compare(&tasks, "mcf5208evb"),
             62,
-            "line 5, the offset of a (10 ns) is 0 ticks of 40",
+            "there is no m68k-linux-gnu-gcc here: install the package gcc-m68k-linux-gnu",
         ),
-        (TASK.replace("10 ms", "3 ms"), 0, ""),
+        (compare(&tasks, "uno"), 2, "no board uno: use one of mcf5208evb, mps2-an385"),
+        (compare(odd.to_str().unwrap(), "mcf5208evb"), 64, "100 allowed"),
         (
-            TASK.replace("1 ms", "39 ns"),
-            62,
-            "line 3, the cost of a (39 ns) is below a tick of 40 ns",
+            compare(many_at.to_str().unwrap(), "mcf5208evb"),
+            64,
+            "33 tasks, and a board runs 32 at most",
         ),
-        (format!("{TASK}most = '1 ms'\n"), 62, "line 5, task a: most: interrupts included"),
-        (format!("{TASK}most = '9 us'\n"), 40, "line 5, task a: most: it is below the cost"),
-        (format!("{TASK}entry = '1st'\n"), 40, "line 5, task a: entry: \"1st\" is no name"),
-        (line.to_owned(), 43, "there is no task"),
+        (asmp(&["yartek", "run", &tasks]), 2, "name a board: --board mcf5208evb or mps2-an385"),
     ] {
-        let path = file(dir.path(), &set);
-        let words = ["yartek", "build", &path, "--board", "mps2-an385", "--table", out];
-        if exit == 0 {
-            assert_eq!(code(&asmp(&words)), 0);
-            std::fs::remove_file(&table).expect("written");
-            continue;
-        }
-        let (code, said) = refused(&words);
-        assert_eq!(code, exit, "{said}");
-        assert!(said.contains(&format!("set.toml: {says}")), "{says}: {said}");
-        assert!(!table.exists(), "{said}");
+        let said = words(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(says) && said.lines().count() == 1, "{said}");
     }
-}
-
-#[test]
-fn a_board_is_named_by_the_option_or_the_file_and_must_be_known() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = file(dir.path(), &format!("{TASK}[board]\nname = 'arduino'\n"));
-    for (words, exit, says) in [
-        (&["yartek", "check", "robot.toml"][..], 2, "which board? give --board, or [board]"),
-        (&["yartek", "check", "robot.toml", "--board", "pdp11"], 2, "--board: no board pdp11: use"),
-        (
-            &["yartek", "check", &path],
-            40,
-            "set.toml: [board]: no board arduino: use one of mcf5208evb",
-        ),
-        (&["yartek", "check", "no-such.toml", "--board", "mps2-an385"], 40, "no-such.toml: "),
-    ] {
-        let (code, said) = refused(words);
-        assert_eq!(code, exit, "{said}");
-        assert!(said.contains(says), "{said}");
-    }
-    assert_eq!(code(&asmp(&["yartek", "check", &path, "--board", "mps2-an385"])), 0);
-    let nothing = asmp(&["yartek", "build", "robot.toml", "--board", "mps2-an385"]);
-    assert_eq!(code(&nothing), 2, "neither image nor table");
-    let same = ["yartek", "build", &path, "--board", "mps2-an385", "--table", &path];
-    assert_eq!(refused(&same).0, 2, "it would replace the set");
-}
-
-#[test]
-fn an_image_holds_what_is_known_of_its_set() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let image = dir.path().join("x.elf");
-    let out = image.to_str().expect("a path");
-    for (board, compiler) in BOARDS {
-        if !is_there(compiler) {
-            continue;
-        }
-        for (set, more, banner) in [
-            ("robot.toml", &[][..], "yartek: 10 tasks, np-edf: schedulable\0"),
-            ("overload.toml", &["--unproved"], "yartek: 2 tasks, unproved\0"),
-        ] {
-            let words = ["yartek", "build", set, "--board", board, "-o", out];
-            let output = asmp(&[&words[..], more].concat());
-            assert_eq!(code(&output), 0, "{}", String::from_utf8_lossy(&output.stderr));
-            let bytes = std::fs::read(&image).expect("an image");
-            let banner = banner.as_bytes();
-            assert!(bytes.windows(banner.len()).any(|window| window == banner), "{board} {set}");
-        }
-    }
-}
-
-#[test]
-fn entries_need_the_files_that_have_them() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let path = file(dir.path(), &format!("{TASK}entry = 'go'\n[board]\nname = 'mps2-an385'\n"));
-    let image = dir.path().join("x.elf");
-    let out = image.to_str().expect("a path");
-    let (exit, said) = refused(&["yartek", "build", &path, "-o", out]);
-    assert_eq!(exit, 2);
-    assert!(said.contains("a has the entry go: name the file that has it"), "{said}");
-    if !is_there("arm-none-eabi-gcc") {
-        return;
-    }
-    let app = dir.path().join("main.c");
-    let main = "#include \"yartek.h\"\nint main(void) { yk_run(); }\n\
-                void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t at)\n\
-                { (void)why; (void)job; (void)at; for (;;) ; }\n";
-    let words = ["yartek", "build", &path, "-o", out, "--app", app.to_str().expect("a path")];
-    std::fs::write(&app, main).expect("written");
-    let (exit, said) = refused(&words);
-    assert_eq!(exit, 40, "{said}");
-    assert!(said.contains("undefined reference to `go'") && !image.exists(), "{said}");
-    let go = "void go(const struct yk_job *job) { (void)job; }\n";
-    std::fs::write(&app, format!("{main}{go}")).expect("written");
-    assert_eq!(code(&asmp(&words)), 0);
-    assert!(image.exists());
-}
-
-#[test]
-fn without_a_compiler_the_package_is_named() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let image = dir.path().join("x.elf");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
-    command.current_dir(examples()).env("PATH", dir.path());
-    command.args(["yartek", "build", "robot.toml", "--board", "mps2-an385", "-o"]).arg(&image);
-    let output = command.output().expect("asmp starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(code(&output), 63, "{said}");
-    assert!(said.contains("install the package gcc-arm-none-eabi"), "{said}");
-    assert!(!image.exists());
 }

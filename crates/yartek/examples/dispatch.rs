@@ -4,10 +4,10 @@
 //!
 //!     cargo run --release -p asmp-yartek --example dispatch
 //!
-//! D is the time from the start of a job, or from the end of the job before if that is later, to its
-//! begin: with the trace, which keeps the job before. It is the longest of all jobs of two runs of
-//! 12 s: all tasks start together, and each by itself. The clock's own interrupts may fall into any
-//! D, and seldom do: they are added, by count of their instructions.
+//! D is the time from the start of a job, or from the end of the job before if that is later, to
+//! its begin: with the trace, which keeps the job before. It is the longest of all jobs of two runs
+//! of 12 s: all tasks start together, and each by itself. The clock's own interrupts may fall into
+//! any D, and seldom do: they are added, by count of their instructions.
 
 #[path = "../tests/board/mod.rs"]
 mod board;

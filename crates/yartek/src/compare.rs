@@ -3,9 +3,9 @@
 //!
 //! # Approach
 //! The kernel needs a time D to begin a job: after its start if the CPU is idle, else after the end
-//! of the job before. Jobs that follow each other add up their D, until the CPU is idle. So each job
-//! has a bound of its own. It begins no earlier than in the simulator, and no later than the bound
-//! allows.
+//! of the job before. Jobs that follow each other add up their D, until the CPU is idle. So each
+//! job has a bound of its own. It begins no earlier than in the simulator, and no later than the
+//! bound allows.
 
 use crate::trace::{Ran, Trace};
 use asmp_analysis::simulate::{Job, Observe, Releases, Run, Simulation};

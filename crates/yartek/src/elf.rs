@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an image says of itself: its processor, and the addresses of its names. ELF, 32 bits, either
-//! order of bytes.
+//! What an image says of itself: its processor, and the addresses of its names. ELF, 32 bits,
+//! either order of bytes.
 
 /// Of an ELF image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -142,8 +142,8 @@ impl Table {
         Ok(Self { clock, tasks, lines: lines.collect() })
     }
 
-    /// As a file of C. `proof`: what is known of the set, for the banner of the image.
-    pub fn source(&self, proof: &str) -> String {
+    /// As a file of C. `proof`: what is known of the set, for a banner of the image.
+    pub fn source(&self, proof: Option<&str>) -> String {
         let mut text = "/* Made by asmp yartek: do not edit. Times are in ticks. */\n".to_owned();
         text += "#include \"yartek.h\"\n\n";
         for entry in self.tasks.iter().filter_map(|task| task.entry.as_ref()) {
@@ -206,10 +206,12 @@ impl Table {
              \t.tasks_count = {tasks_count},\n\
              \t.line_defs = {defs},\n\
              \t.lines = {lines},\n\
-             \t.lines_count = {lines_count},\n}};\n\
-             const char yk_banner[] = \"yartek: {tasks_count} tasks, {}\";\n",
-            in_comment(proof)
+             \t.lines_count = {lines_count},\n}};\n"
         );
+        if let Some(proof) = proof.map(in_comment) {
+            let banner = format!("yartek: {tasks_count} tasks, {proof}");
+            let _ = writeln!(text, "const char yk_banner[] = \"{banner}\";");
+        }
         text
     }
 }

@@ -45,7 +45,7 @@ pub enum ToolError {
          from a newer release (on Debian 12: from bookworm-backports)"
     )]
     TooOld { program: String, found: String, package: &'static str },
-    #[error("{compiler} refuses the program: {said}")]
+    #[error("{compiler} refuses the program, and says: {said}")]
     Refused { compiler: String, said: String },
     #[error("{0}: no image of a board: asmp yartek build makes one", path.display())]
     NoImage { path: PathBuf },
@@ -60,7 +60,6 @@ pub enum ToolError {
 const OLDEST_QEMU: u32 = 10;
 /// A guest that prints more is ended.
 const MOST_CONSOLE_BYTES: u64 = 256 << 20;
-const UNDEFINED: &str = "undefined reference";
 const WORDS_OF_A_TRACE: &str = "yk_trace_until";
 
 /// Debian's package of a program.
@@ -137,16 +136,19 @@ pub fn build(
     command.arg("table.c").arg("-o").arg(&made);
     let output = command.output().map_err(|cause| not_run(machine.compiler, cause))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        // Of the linker, which names the table, a temporary file.
-        let missing = said.lines().find_map(|line| Some(&line[line.find(UNDEFINED)?..]));
-        let error = || said.lines().find(|line| line.contains("error"));
-        let first = missing.or_else(error).or(said.lines().next());
-        let said = first.unwrap_or("it says nothing").trim().to_owned();
+        let said = reason(&String::from_utf8_lossy(&output.stderr));
         return Err(ToolError::Refused { compiler: machine.compiler.to_owned(), said });
     }
     let bytes = fs::read(&made).map_err(|cause| of_file(&made, cause))?;
     fs::write(image, bytes).map_err(|cause| of_file(image, cause))
+}
+
+/// The line that says most of what compiler and linker say.
+fn reason(said: &str) -> String {
+    const UNDEFINED: &str = "undefined reference to ";
+    let undefined = said.lines().find_map(|line| Some(&line[line.find(UNDEFINED)?..]));
+    let error = || said.lines().find(|line| line.contains("error: "));
+    undefined.or_else(error).or(said.lines().next()).unwrap_or("nothing").trim().to_owned()
 }
 
 /// Is all here that a board needs? Errors: what is not.
@@ -265,4 +267,21 @@ pub fn run(
         _ => {}
     }
     Ok(Output { console: text(bytes), ending: Ending::Exit(status.code().unwrap_or(1)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_names_the_cause_is_told() {
+        let of_linker = "in: In function `main':\n\
+                         ld: /tmp/c.o:(.rodata): undefined reference to `blink'\n\
+                         collect2: error: ld returned 1 exit status\n";
+        assert_eq!(reason(of_linker), "undefined reference to `blink'");
+        let of_compiler = "main.c: In function 'main':\nmain.c:3:1: error: expected ';'\n";
+        assert_eq!(reason(of_compiler), "main.c:3:1: error: expected ';'");
+        assert_eq!(reason("out of memory"), "out of memory");
+        assert_eq!(reason(""), "nothing");
+    }
 }

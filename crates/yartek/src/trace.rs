@@ -133,8 +133,8 @@ impl Trace {
         trace
     }
 
-    /// The jobs as the simulator records its own, in units that `in_units` makes of ticks. The tasks
-    /// are those of the table, their times in ticks.
+    /// The jobs as the simulator records its own, in units that `in_units` makes of ticks. The
+    /// tasks are those of the table, their times in ticks.
     pub fn record(&self, tasks: &[Task], in_units: impl Fn(u64) -> u64) -> Record {
         let mut record = Record::up_to(usize::MAX);
         for ran in &self.jobs {

@@ -182,7 +182,7 @@ fn a_table_that_is_read_back_says_what_the_set_says() {
     for seed in 0..SETS {
         let workload = of(&random_set(seed));
         let table = Table::of(&workload, pit()).unwrap_or_else(|error| panic!("{seed}: {error}"));
-        let source = table.source("np-edf: schedulable");
+        let source = table.source(Some("np-edf: schedulable"));
         let found = read_back(&compiler, dir.path(), &source, &workload);
         assert_eq!(found, expected(&workload), "seed {seed}:\n{source}");
     }

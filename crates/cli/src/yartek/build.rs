@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek build FILE`: the table of a proved set, and an image with it.
 
+use super::guest::of_tool;
 use super::on_board;
 use crate::analyze::files::{separate, write};
-use crate::exit::{BAD_FILE, NO_TOOL, NOT_PROVED, USAGE, failure};
+use crate::exit::{NOT_PROVED, USAGE, failure};
 use anyhow::Result;
-use asmp_yartek::{Application, ToolError};
+use asmp_yartek::Application;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -60,7 +61,7 @@ pub fn build(args: &Args) -> Result<u8> {
             return Err(failure(NOT_PROVED, format!("{what}: --unproved builds it nevertheless")));
         }
     };
-    let source = set.table.source(&proof);
+    let source = set.table.source(Some(&proof));
     if let Some(image) = &args.image {
         let application = match args.app.as_slice() {
             [] => Application::Spin,
@@ -74,7 +75,8 @@ pub fn build(args: &Args) -> Result<u8> {
             let what = format!("{file}: {of} has the entry {entry}: name the file that has it");
             return Err(failure(USAGE, format!("{what}, for example --app main.c")));
         }
-        asmp_yartek::build(&set.board.machine(), application, &source, image).map_err(coded)?;
+        let built = asmp_yartek::build(&set.board.machine(), application, &source, image);
+        built.map_err(|error| of_tool(&error))?;
     }
     if let Some(path) = &args.table {
         write(path, &source)?;
@@ -84,12 +86,4 @@ pub fn build(args: &Args) -> Result<u8> {
         println!("{}: {tasks} tasks for {board}, {proof}", path.display());
     }
     Ok(0)
-}
-
-fn coded(error: ToolError) -> anyhow::Error {
-    let code = match &error {
-        ToolError::Missing { .. } | ToolError::TooOld { .. } | ToolError::Program { .. } => NO_TOOL,
-        _ => BAD_FILE,
-    };
-    failure(code, error.to_string())
 }

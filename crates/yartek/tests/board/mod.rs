@@ -86,8 +86,8 @@ impl Board {
             let (period, deadline) = (task.period_ticks, task.deadline_ticks);
             let (offset, budget) = (task.offset_ticks.unwrap_or(0), task.cost_ticks());
             line(format!(
-                "{{ .run = {entry}, .period = {period}, .deadline = {deadline}, .offset = {offset}, \
-                 .budget = {budget}, .late = {late} }},"
+                "{{ .run = {entry}, .period = {period}, .deadline = {deadline}, \
+                 .offset = {offset}, .budget = {budget}, .late = {late} }},"
             ));
         }
         line(format!("}};\nstatic struct yk_task tasks[{}];", tasks.len()));
