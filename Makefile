@@ -6,7 +6,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
 .PHONY: bench-measure bench-moves bench-peers bench-responses bench-sharing install install-rt
-.PHONY: rtlinux setup soak fuzz-files bench-others
+.PHONY: rtlinux setup soak fuzz-files bench-others yartek
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -16,13 +16,13 @@ demo: setup
 
 check: lint unit
 
-test: check vm
+test: check yartek vm
 
 # Every guest with every kill, every sanitizer in full, agreement, random sequences, benches with
 # their gates, and a tenth of fuzz, another one each night, and of containment.
 nightly:
-	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny unit vm python readers loom miri tsan \
-		asan agreement random fuzz containment bench-channels bench-responses
+	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny yartek unit vm python readers loom miri \
+		tsan asan agreement random fuzz containment bench-channels bench-responses
 	tests/sources.sh --record python loom miri tsan asan
 
 # Nightly takes a tenth of what takes hours; ALL=1 takes all.
@@ -48,6 +48,11 @@ msrv:
 # Licences, sources and known defects of the crates we use; the latter needs the network.
 deny:
 	tests/deny.sh
+
+# The kernel for microcontrollers, also on its boards in QEMU: some minutes. Installs compilers and
+# QEMU where they are missing. Before `unit` in CI: boards whose tools are missing fail there.
+yartek:
+	tests/yartek.sh
 
 # The bindings for Python, crates/rt-py, as a wheel in a venv under the target directory.
 python:
@@ -201,11 +206,13 @@ bench-responses:
 
 # Tests, oracles and the simulator on a million random sets, three for each seed; then analyze,
 # place, budgets, chains and simulate on a million random files with every key. The core of yartek
-# and the simulator run 10^5 random sets alike.
+# and the simulator run 10^5 random sets alike. Boards count the times of a million random files
+# with exact ratios, or refuse them.
 agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
 	cargo run --release -p asmp-analysis --example bench -- files 0 1000000
 	YARTEK_SETS=100000 cargo test --release -p asmp-yartek --test identity
+	YARTEK_FILES=1000000 cargo test --release -p asmp-yartek --test clock
 
 # Sequences of requests and of other people's hands on the fake machine, 10^5 that no night before
 # had: ten minutes of one core. `make unit` has the first 2000, the same each time. Then a million

@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! Compiles the kernel's core for this machine, so that tests call the very code of the boards.
 
+const KERNEL: &str = "../../yartek";
+
 fn main() {
-    const KERNEL: &str = "../../yartek";
     println!("cargo:rerun-if-changed={KERNEL}");
+    #[cfg(feature = "core-c")]
+    compile_core();
+}
+
+#[cfg(feature = "core-c")]
+fn compile_core() {
     println!("cargo:rerun-if-env-changed=ASMP_CI");
     cc::Build::new()
         .file(format!("{KERNEL}/kernel/edf.c"))

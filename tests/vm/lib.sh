@@ -119,3 +119,34 @@ refresh_apt() {
     apt-get "${APT[@]}" update >&2
     touch "$APT_DIR/fresh"
 }
+
+# qemu_major QEMU: the first number of its version; nothing if it is not there.
+qemu_major() {
+    { "$1" --version 2>/dev/null || true; } |
+        sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p'
+}
+
+# install_qemu QEMU PACKAGE: version 10 or newer of it; on bookworm from bookworm-backports.
+install_qemu() {
+    local codename major
+    major=$(qemu_major "$1")
+    [ "${major:-0}" -lt 10 ] || return 0
+    # shellcheck source=/dev/null
+    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
+    say "installing QEMU 10 or newer"
+    case $codename in
+    bookworm)
+        locked apt
+        private_apt "$(own_architecture)" bookworm bookworm-updates bookworm-backports
+        as_root apt-get "${APT[@]}" install -y --no-install-recommends -t bookworm-backports \
+            "$2" >/dev/null
+        ;;
+    *)
+        as_root apt-get -qq update
+        as_root apt-get -qq install -y --no-install-recommends "$2" >/dev/null
+        ;;
+    esac
+    major=$(qemu_major "$1")
+    [ "${major:-0}" -ge 10 ] ||
+        die "QEMU 10 or newer is needed, this machine's sources give '${major:-none}'"
+}

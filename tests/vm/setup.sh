@@ -53,11 +53,6 @@ missing_packages() {
         printf '%s\n' $CROSS_PACKAGES
 }
 
-qemu_major() {
-    { "$QEMU" --version 2>/dev/null || true; } |
-        sed -n 's/^QEMU emulator version \([0-9]*\).*/\1/p'
-}
-
 install_tools() {
     local packages
     mapfile -t packages < <(missing_packages | sort -u)
@@ -67,30 +62,6 @@ install_tools() {
     as_root apt-get -qq install -y --no-install-recommends "${packages[@]}" >/dev/null
 }
 
-install_qemu() {
-    local codename major
-    major=$(qemu_major)
-    [ "${major:-0}" -lt 10 ] || return 0
-    # shellcheck source=/dev/null
-    codename=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
-    say "installing QEMU 10 or newer"
-    case $codename in
-    bookworm)
-        locked apt
-        private_apt "$(own_architecture)" bookworm bookworm-updates bookworm-backports
-        as_root apt-get "${APT[@]}" install -y --no-install-recommends -t bookworm-backports \
-            "$QEMU_PACKAGE" >/dev/null
-        ;;
-    *)
-        as_root apt-get -qq update
-        as_root apt-get -qq install -y --no-install-recommends "$QEMU_PACKAGE" >/dev/null
-        ;;
-    esac
-    major=$(qemu_major)
-    [ "${major:-0}" -ge 10 ] ||
-        die "QEMU 10 or newer is needed, this machine's sources give '${major:-none}'"
-}
-
 install_target() {
     [ -n "$TARGET" ] || return 0
     cd "$here"
@@ -98,5 +69,5 @@ install_target() {
 }
 
 install_tools
-install_qemu
+install_qemu "$QEMU" "$QEMU_PACKAGE"
 install_target

@@ -2,8 +2,12 @@
 /*
  * yartek: a kernel for microcontrollers that runs the schedule which `asmp analyze` has proved.
  *
- * Real-time jobs run by their deadline, each to its end: non-preemptive EDF ("np-edf"). The set of
- * tasks is a constant table. Nothing is allocated.
+ * Three levels share one stack; each is interrupted by those above it, at any instruction:
+ *   handlers      acknowledge their device, move a byte or so, and raise a line;
+ *   jobs          run by their deadline, each to its end: non-preemptive EDF ("np-edf");
+ *   background    serves the lines, first come, first served; then the application's work.
+ * The sets of tasks and of lines are a constant table. Nothing is allocated, and the kernel never
+ * masks interrupts once it runs: each word that two levels share has one writer.
  *
  * Source: Mumolo, Nolich, Lenac, "A Real-Time Embedded Kernel for Nonvisual Robotic Sensors",
  * EURASIP Journal on Embedded Systems, 2008 (Yartek).
@@ -11,6 +15,7 @@
 #ifndef YARTEK_H
 #define YARTEK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* A time: ticks of the board's timer since its start. It does not wrap. */
@@ -70,6 +75,8 @@ struct yk_task_def {
 	yk_ticks deadline;
 	/* Longest run of one job. Longer ones are counted. */
 	yk_ticks budget;
+	/* The longest a job may hold the CPU before yk_fault() is called. 0: for ever. */
+	yk_ticks most;
 	/* Of a sporadic task. NULL: it is periodic. */
 	struct yk_arrivals *arrivals;
 	enum yk_late late;
@@ -141,5 +148,84 @@ enum yk_next yk_edf_ended(struct yk_edf *edf, const struct yk_job *job, yk_ticks
 void yk_edf_arrive(const struct yk_task_def *def, yk_ticks at);
 /* Looks for arrivals: to be called between two jobs, once some may have come. */
 void yk_edf_arrived(struct yk_edf *edf);
+
+/* --- Lines: interrupts whose work is done in the background. lines.c. --- */
+
+enum { YK_MAX_LINES = 32 };
+
+struct yk_line_def {
+	/* Runs in the background. It is told how many raises it serves: 1 at least. */
+	void (*service)(uint32_t raises);
+	/* The source is masked at so many unserved raises, until the service has run. 0: never. */
+	uint32_t most;
+};
+
+/* A line. All counts wrap. */
+struct yk_line {
+	/* Of handlers: its raises, how often it was put into the queue, and how often masked. */
+	volatile uint32_t raised;
+	volatile uint32_t queued;
+	volatile uint32_t masked;
+	/* Of the background: the raises that services were told of, and so on. */
+	volatile uint32_t served;
+	volatile uint32_t taken;
+	volatile uint32_t unmasked;
+};
+
+/* Only a line's handler may call it. Handlers that raise lines do not interrupt each other. */
+void yk_raise(uint32_t line);
+
+/* --- The kernel: dispatch.c. --- */
+
+/* What runs. `asmp yartek build` makes it of a task file. */
+struct yk_table {
+	const struct yk_task_def *task_defs;
+	struct yk_task *tasks;
+	uint32_t tasks_count;
+	const struct yk_line_def *line_defs;
+	struct yk_line *lines;
+	uint32_t lines_count;
+};
+extern const struct yk_table yk_table;
+
+/*
+ * Starts the clock, then the tasks: their first starts are at yk_epoch() plus their offsets. The
+ * caller becomes the background.
+ */
+_Noreturn void yk_run(void);
+/* Any level may call it. */
+yk_ticks yk_now(void);
+/* Time 0 of the task file. */
+yk_ticks yk_epoch(void);
+/* Something arrives for a sporadic task, now. Only handlers that raise lines may call it. */
+void yk_arrive(uint32_t task);
+const struct yk_stats *yk_stats(uint32_t task);
+/* The body of a task without an entry of its own: keeps the CPU for the task's budget. */
+void yk_spin(const struct yk_job *job);
+
+enum yk_why {
+	/* Of a task of YK_FAULT: its job had not begun, or not ended, by the deadline. */
+	YK_WHY_NOT_BEGUN,
+	YK_WHY_NOT_ENDED,
+	/* A job holds the CPU longer than `most`. */
+	YK_WHY_TOO_LONG,
+	/* The processor cannot execute the program. */
+	YK_WHY_TRAP
+};
+
+/*
+ * The application's: makes the machine safe. `job` is NULL outside of jobs. `address` is that of
+ * the instruction for YK_WHY_TRAP, else 0. YK_WHY_TOO_LONG interrupts the job, and is told once. If
+ * the function returns from a deadline, no job runs any more; from a trap it must not return.
+ */
+void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address);
+
+/*
+ * The application's, if it has them; they do nothing otherwise. yk_background() does a piece of
+ * work each time nothing else is to be done, and says whether more is left. yk_ended() sees each
+ * job at its end, as part of it.
+ */
+bool yk_background(void);
+void yk_ended(const struct yk_job *job, yk_ticks end);
 
 #endif

@@ -15,7 +15,7 @@
 use crate::place::Room;
 use crate::simulate::model::{Background, Interrupt};
 use crate::syntax::in_a_line;
-use crate::task::{Arrival, Class, Cost, Task, is_name};
+use crate::task::{Arrival, Class, Cost, Late, Task, is_c_name, is_name};
 use crate::time::TimeBase;
 use crate::verdict::Inapplicable;
 use crate::workload::Workload;
@@ -53,6 +53,7 @@ struct Document {
     #[serde(default)]
     interrupt: Vec<Spanned<InterruptEntry>>,
     room: Option<Spanned<RoomEntry>>,
+    board: Option<Spanned<BoardEntry>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -79,6 +80,9 @@ struct Entry {
     /// Bytes a second.
     #[serde(default)]
     bandwidth: u64,
+    entry: Option<String>,
+    late: Option<Late>,
+    most: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -96,8 +100,10 @@ struct InterruptEntry {
     name: String,
     flag: Option<String>,
     service: String,
-    gap: String,
+    gap: Option<String>,
     core: Option<u32>,
+    entry: Option<String>,
+    most: Option<u32>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -107,14 +113,21 @@ struct RoomEntry {
     bandwidth: Option<u64>,
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BoardEntry {
+    name: String,
+}
+
 /// Reads TOML. `measured` finds the longest value of a run that a task names. Errors: the line, or
 /// the entry by its name.
 pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> {
     let document: Document = toml::from_str(text).map_err(|error| {
         let mut reason = in_a_line(text, &error);
         const TEXT: &str = "a text in quotes";
-        let is_name =
-            ["name", "flag", "app"].iter().any(|key| reason.contains(&format!(", {key} =")));
+        let is_name = ["name", "flag", "app", "entry"]
+            .iter()
+            .any(|key| reason.contains(&format!(", {key} =")));
         if let Some(at) = reason.find(TEXT).filter(|_| !is_name) {
             reason.truncate(at + TEXT.len());
             reason += "; a time has its unit: \"5 ms\"";
@@ -155,7 +168,11 @@ pub fn from_toml(text: &str, measured: Measured) -> Result<Workload, FileError> 
         memory_bytes: room.memory,
         bandwidth: room.bandwidth,
     });
-    Ok(Workload { time, tasks, chains, sampled, background, interrupts, room })
+    let board = document.board.map(|entry| {
+        in_line(text, entry, |entry| named("board", &entry.name).map(|()| entry.name))
+    });
+    let board = board.transpose()?;
+    Ok(Workload { time, tasks, chains, sampled, background, interrupts, room, board })
 }
 
 /// Ticks in which each of these times is whole. A text that is not a duration is refused later, by
@@ -192,10 +209,9 @@ impl Document {
         let chains = self.chain.iter().flat_map(|entry| entry.as_ref().times());
         let background = self.background.iter().map(Spanned::as_ref);
         let background = background.flat_map(|entry| [&entry.cost, &entry.period]);
-        let interrupts =
-            self.interrupt.iter().map(Spanned::as_ref).flat_map(|entry| {
-                [&entry.service, &entry.gap].into_iter().chain(entry.flag.as_ref())
-            });
+        let interrupts = self.interrupt.iter().map(Spanned::as_ref).flat_map(|entry| {
+            [Some(&entry.service), entry.gap.as_ref(), entry.flag.as_ref()].into_iter().flatten()
+        });
         tasks.chain(chains).chain(background).chain(interrupts)
     }
 }
@@ -204,7 +220,7 @@ impl Entry {
     /// Its times, as written.
     fn times(&self) -> impl Iterator<Item = &String> {
         let all = [&self.cost, &self.period, &self.sporadic, &self.deadline, &self.offset];
-        all.into_iter().chain([&self.jitter, &self.blocking]).flatten()
+        all.into_iter().chain([&self.jitter, &self.blocking, &self.most]).flatten()
     }
 
     fn task(self, time: TimeBase, measured: Measured) -> Result<Task, String> {
@@ -235,6 +251,13 @@ impl Entry {
         if self.app.as_ref().is_some_and(|app| !is_name(app)) {
             return Err(format!("app: {NAME}"));
         }
+        check_entry(self.entry.as_ref())?;
+        let most_ticks = some("most", &self.most)?;
+        if most_ticks.is_some_and(|most| most < cost.ticks()) {
+            return Err("most: it is below the cost, so that each whole job would be stopped: \
+                        raise it"
+                .to_owned());
+        }
         let task = Task {
             deadline_ticks: some("deadline", &self.deadline)?.unwrap_or(period_ticks),
             cost,
@@ -250,6 +273,9 @@ impl Entry {
             app: self.app,
             memory_bytes: self.memory,
             bandwidth: self.bandwidth,
+            entry: self.entry,
+            late: self.late.unwrap_or_default(),
+            most_ticks,
             name: self.name,
         };
         // The place says which task.
@@ -276,8 +302,39 @@ impl InterruptEntry {
         named("interrupt", &self.name)?;
         let of = |field, text| above_0(time, "interrupt", &self.name, field, text);
         let flag_ticks = self.flag.as_ref().map(|flag| of("flag", flag)).transpose()?.unwrap_or(0);
-        let (service_ticks, gap_ticks) = (of("service", &self.service)?, of("gap", &self.gap)?);
-        Ok(Interrupt { flag_ticks, service_ticks, gap_ticks, core: self.core, name: self.name })
+        let service_ticks = of("service", &self.service)?;
+        let gap_ticks = self.gap.as_ref().map(|gap| of("gap", gap)).transpose()?;
+        let wrong = |reason: String| bad("interrupt", &self.name, reason);
+        check_entry(self.entry.as_ref()).map_err(wrong)?;
+        match (gap_ticks, self.most) {
+            (None, None) => {
+                let what =
+                    "nothing limits how often it comes: give gap, the least time between two";
+                return Err(wrong(format!("{what}, or most, the raises at which it is masked")));
+            }
+            (_, Some(0)) => return Err(wrong("most is 0: it would never be served".to_owned())),
+            _ => {}
+        }
+        Ok(Interrupt {
+            flag_ticks,
+            service_ticks,
+            gap_ticks,
+            core: self.core,
+            entry: self.entry,
+            most: self.most,
+            name: self.name,
+        })
+    }
+}
+
+fn check_entry(entry: Option<&String>) -> Result<(), String> {
+    match entry.filter(|entry| !is_c_name(entry)) {
+        Some(entry) => Err(format!(
+            "entry: {:?} is no name of a function of C: use up to 31 letters, digits and _, first \
+             no digit, and no word of C",
+            shown(entry)
+        )),
+        None => Ok(()),
     }
 }
 
@@ -366,6 +423,16 @@ impl Entry {
             "jitter" => self.jitter = text(),
             "blocking" => self.blocking = text(),
             "app" => self.app = text(),
+            "entry" => self.entry = text(),
+            "most" => self.most = text(),
+            "late" if given => {
+                self.late = Some(match field {
+                    "finish" => Late::Finish,
+                    "skip" => Late::Skip,
+                    "fault" => Late::Fault,
+                    _ => return Err(format!("late: {field:?} is none of finish, skip and fault")),
+                });
+            }
             "priority" if given => self.priority = Some(number(column, field)?),
             "core" if given => self.core = Some(number(column, field)?),
             "importance" if given => self.importance = number(column, field)?,
@@ -378,7 +445,7 @@ impl Entry {
                     _ => return Err(format!("class: {field:?} is neither high nor low")),
                 });
             }
-            "priority" | "core" | "importance" | "memory" | "bandwidth" | "class" => {}
+            "priority" | "core" | "importance" | "memory" | "bandwidth" | "class" | "late" => {}
             _ => {
                 return Err(format!(
                     "unknown column {column:?}: use the fields of [[task]], separated by commas: \

@@ -88,7 +88,7 @@ pub use report::{CpuReport, Outcome, Report, Summary, best_outcome};
 /// Tasks that sample each other's data.
 pub use sampled::{SampledBound, SampledChain};
 /// One task.
-pub use task::{Arrival, Class, Cost, MAX_TICKS, Task};
+pub use task::{Arrival, Class, Cost, Late, MAX_TICKS, Task, is_c_name};
 /// How long a tick is.
 pub use time::TimeBase;
 /// The share of a CPU that tasks ask for.

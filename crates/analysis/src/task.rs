@@ -62,6 +62,21 @@ pub enum Class {
     Low,
 }
 
+/// What becomes of a job whose deadline is over, where a kernel runs the set. No test asks: a set
+/// that is accepted has no such job.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "files", derive(Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "files", serde(rename_all = "lowercase"))]
+pub enum Late {
+    /// It runs to its end.
+    #[default]
+    Finish,
+    /// It is dropped if it has not begun.
+    Skip,
+    /// The kernel stops the application.
+    Fault,
+}
+
 /// One task. A job arrives, is released up to `jitter_ticks` later, and must be finished
 /// `deadline_ticks` after its arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,6 +108,12 @@ pub struct Task {
     pub memory_bytes: u64,
     /// Bytes a second.
     pub bandwidth: u64,
+    /// The function of C that runs a job, where a kernel runs the set.
+    pub entry: Option<String>,
+    pub late: Late,
+    /// The longest that a job may hold the CPU before the kernel stops the application. `None`: for
+    /// ever.
+    pub most_ticks: Option<u64>,
 }
 
 impl Task {
@@ -114,6 +135,9 @@ impl Task {
             app: None,
             memory_bytes: 0,
             bandwidth: 0,
+            entry: None,
+            late: Late::Finish,
+            most_ticks: None,
         }
     }
 
@@ -170,6 +194,21 @@ pub(crate) fn all_fixed(tasks: &[Task]) -> bool {
     all_arrive_as_given(tasks) && tasks.iter().all(|task| task.jitter_ticks == 0)
 }
 
+/// Words that C has for itself, those of GNU's dialect included.
+const C_WORDS: &str = "auto break case char const continue default do double else enum extern \
+    float for goto if inline int long register restrict return short signed sizeof static struct \
+    switch typedef union unsigned void volatile while _Alignas _Alignof _Atomic _Bool _Complex \
+    _Generic _Imaginary _Noreturn _Static_assert _Thread_local asm typeof";
+
+/// Whether a function of C may have this name. By 31 characters any compiler tells names apart.
+pub fn is_c_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    name.starts_with(is_letter)
+        && name.len() <= 31
+        && name.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+        && !C_WORDS.split_whitespace().any(|word| word == name)
+}
+
 /// Whether `name` may stand in a table: 1 to 64 characters, none of them a control character, and
 /// none that is not seen but turns or hides others.
 pub(crate) fn is_name(name: &str) -> bool {
@@ -182,4 +221,21 @@ fn is_unseen(c: char) -> bool {
             '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_of_c_is_one_that_a_compiler_takes() {
+        let long = "a".repeat(31);
+        for name in ["a", "_", "get_sonar1", "X9", "Auto", "int_", long.as_str()] {
+            assert!(is_c_name(name), "{name}");
+        }
+        let too_long = "a".repeat(32);
+        for name in ["", "1a", "a-b", "a b", "a;", "\u{e4}", "int", "_Bool", "asm", &too_long] {
+            assert!(!is_c_name(name), "{name}");
+        }
+    }
 }

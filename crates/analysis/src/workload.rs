@@ -27,6 +27,8 @@ pub struct Workload {
     pub interrupts: Vec<Interrupt>,
     /// What one CPU has of memory and bandwidth, for placement.
     pub room: Room,
+    /// The board that runs the set, by its name.
+    pub board: Option<String>,
 }
 
 impl Workload {

@@ -103,8 +103,14 @@ const PACKED: &str = "\
 [[task]]\nname = 'a'\ncost = '5 ms'\nperiod = '10 ms'\npriority = 5\n\
 [[task]]\nname = 'b'\ncost = '5 ms'\nperiod = '10 ms'\npriority = 4\n\
 [[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n";
+const ON_A_BOARD: &str = "\
+[[task]]\nname = 'a'\ncost = '3 ms'\nperiod = '10 ms'\npriority = 5\n\
+[[task]]\nname = 'b'\ncost = '2 ms'\nperiod = '20 ms'\npriority = 4\n\
+[[task]]\nname = 'c'\ncost = '6 ms'\nperiod = '20 ms'\npriority = 3\n\
+[board]\nname = 'host'\n";
 const C: &str = "name = 'c'\n";
 const NAMES: &str = "a name is a label";
+const ON_BOARD: &str = "only a kernel on a board has a use for it";
 const NO_DEADLINE: &str = "background work and services have no deadline and delay no task";
 const ROOM: &str = "[room] is asked where tasks share a CPU; a run plays time alone";
 
@@ -150,6 +156,12 @@ const ROWS: &[Row] = &[
         "only bfd-partitioned places applications"),
     row("task.memory", BASE, (C, "name = 'c'\nmemory = 101\n"), "rrrrrrrrruuuurrr-", ROOM),
     row("task.bandwidth", BASE, (C, "name = 'c'\nbandwidth = 101\n"), "rrrrrrrrruuuurrr-", ROOM),
+    row("task.entry", BASE, (C, "name = 'c'\nentry = 'do_c'\n"), "-----------------", ON_BOARD),
+    row("task.late", BASE, (C, "name = 'c'\nlate = 'skip'\n"), "-----------------",
+        "the tests ask whether a job is late; a run plays finish, and `asmp simulate` says so"),
+    row("task.most", BASE, (C, "name = 'c'\nmost = '6 ms'\n"), "-----------------",
+        "a job takes its cost at most, which is no more"),
+    row("task.most", BASE, (C, "name = 'c'\nmost = '5 ms'\n"), "rrrrrrrrrrrrrrrrr", ""),
     row("chain.name", CHAINED, ("name = 'ch'", "name = 'x'"), "-------rrrrrrr---", NAMES),
     row("chain.tasks", CHAINED, ("['b', 'c']", "['b']"), "uuuuuuurrrrrrruuu", ""),
     row("chain.deadline", CHAINED, ("deadline = '20 ms'", "deadline = '9 ms'"),
@@ -174,10 +186,17 @@ const ROWS: &[Row] = &[
     row("interrupt.service", BASE, ("service = '1 ms'", "service = '2 ms'"), "----------------u",
         NO_DEADLINE),
     row("interrupt.gap", BASE, ("'30 ms'", "'31 ms'"), "----------------u", NO_DEADLINE),
+    row("interrupt.gap", BASE, ("gap = '30 ms'", "most = 3"), "----------------u", NO_DEADLINE),
+    row("interrupt.gap", BASE, ("gap = '30 ms'\n", ""), "rrrrrrrrrrrrrrrrr", ""),
+    row("interrupt.entry", BASE, ("name = 'irq'", "name = 'irq'\nentry = 'serve'"),
+        "-----------------", ON_BOARD),
+    row("interrupt.most", BASE, ("name = 'irq'", "name = 'irq'\nmost = 3"), "-----------------",
+        "with a gap, a run plays one raise for each service"),
     row("interrupt.core", BASE, ("name = 'irq'", "name = 'irq'\ncore = 1"), "----------------u",
         NO_DEADLINE),
     row("room.memory", NEEDY, ("memory = 100", "memory = 9"), "rrrrrrrrruuuurrr-", ROOM),
     row("room.bandwidth", NEEDY, ("bandwidth = 100", "bandwidth = 9"), "rrrrrrrrruuuurrr-", ROOM),
+    row("board.name", ON_A_BOARD, ("name = 'host'", "name = 'x'"), "-----------------", ON_BOARD),
 ];
 
 fn measured(_: &str) -> Result<u64, String> {
@@ -303,6 +322,25 @@ fn each_key_changes_each_answer_or_is_refused_or_means_nothing_to_it() {
     assert!(wrong.is_empty(), "{ANSWERS:?}\n{}", wrong.join("\n"));
 }
 
+#[test]
+fn each_time_of_a_file_may_be_a_fraction_that_no_other_has() {
+    let times = ["period", "deadline", "offset", "jitter", "blocking", "most"];
+    let task = times.map(|key| ("task", key)).into_iter();
+    let all = task.chain([("interrupt", "flag"), ("interrupt", "service"), ("interrupt", "gap")]);
+    for (table, key) in all.chain([("background", "cost"), ("background", "period")]) {
+        let mut text = BASE.to_owned();
+        let start = text.rfind(&format!("[[{table}]]\n")).expect("a table") + table.len() + 5;
+        let line = text[start..].lines().find(|line| line.starts_with(&format!("{key} = ")));
+        if let Some(line) = line.map(str::to_owned) {
+            text = text[..start].to_owned() + &text[start..].replacen(&format!("{line}\n"), "", 1);
+        }
+        text.insert_str(start, &format!("{key} = '64/7 ms'\n"));
+        let workload =
+            from_toml(&text, &measured).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert_eq!(workload.time.ticks_per_ns(), 7, "{table}.{key}");
+    }
+}
+
 /// The keys that a reader knows, as its refusal of another lists them.
 fn known(error: &str) -> BTreeSet<String> {
     let (_, list) = error.split_once("expected").unwrap_or_else(|| panic!("{error}"));
@@ -314,7 +352,8 @@ fn each_key_that_the_reader_knows_has_a_row() {
     let keys_of = |text: &str| known(&from_toml(text, &measured).unwrap_err().to_string());
     let mut keys = BTreeSet::new();
     for table in keys_of("no_key = 1\n") {
-        let header = if table == "room" { "[room]".to_owned() } else { format!("[[{table}]]") };
+        let is_one = ["room", "board"].contains(&table.as_str());
+        let header = if is_one { format!("[{table}]") } else { format!("[[{table}]]") };
         let of_table = keys_of(&format!("{header}\nno_key = 1\n"));
         keys.extend(of_table.into_iter().map(|key| format!("{table}.{key}")));
     }

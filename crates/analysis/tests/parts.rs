@@ -43,8 +43,10 @@ fn a_deferred_interrupt_of_the_robot_waits_for_the_whole_busy_period_of_280_ms()
         name: "serial".into(),
         flag_ticks: 0,
         service_ticks: 1000,
-        gap_ticks: MS,
+        gap_ticks: Some(MS),
         core: None,
+        entry: None,
+        most: None,
     }];
     let simulation = Simulation {
         interrupts: &interrupts,
@@ -87,8 +89,10 @@ fn a_handler_interrupts_a_job_that_nothing_else_may_preempt_and_the_job_goes_on_
         name: "irq".into(),
         flag_ticks: 1,
         service_ticks: 1,
-        gap_ticks: 50,
+        gap_ticks: Some(50),
         core: None,
+        entry: None,
+        most: None,
     }];
     let simulation = Simulation {
         interrupts: &interrupts,

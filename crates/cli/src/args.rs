@@ -122,6 +122,12 @@ pub enum Command {
     /// one was missed: see `asmp help exit-codes`.
     #[command(after_long_help = examples::SIMULATE)]
     Simulate(crate::simulate::Args),
+    /// Run task sets on microcontroller boards, by the schedule that was proved
+    ///
+    /// Yartek is a kernel for microcontrollers. It runs jobs by non-preemptive EDF, exactly as
+    /// `asmp analyze` proves and `asmp simulate` plays them. Its boards run in QEMU.
+    #[command(subcommand, after_long_help = examples::YARTEK)]
+    Yartek(crate::yartek::Yartek),
     /// Show or write the boot parameters that let CPUs stop their tick
     ///
     /// The tick of a CPU can stop only if the kernel booted with `nohz_full=` for that CPU. These

@@ -157,6 +157,20 @@ Examples:
   asmp simulate tasks.toml --policy np-edf --offsets worst --gantt worst.svg
       Draw the worst schedule.";
 
+pub const YARTEK_RUN: &str = "\
+Examples:
+  asmp yartek run robot.toml --board mps2-an385 --for 2s
+      Run two seconds of the board's time.
+  asmp yartek run robot.toml --board mcf5208evb --trace robot.json --gantt robot.svg
+      Write what ran for Perfetto, and draw it.";
+
+pub const YARTEK_COMPARE: &str = "\
+Examples:
+  asmp yartek compare robot.toml --board mcf5208evb --for 12s
+      Compare twelve seconds of the board's time with the simulator.
+  asmp yartek compare robot.toml --board mps2-an385 --json
+      Print jobs, order, lateness and misses as JSON.";
+
 pub const BOOT: &str = "\
 Examples:
   asmp boot show
@@ -344,3 +358,28 @@ Examples:
       Show firings, buffer sizes and one schedule.
   asmp analyze graph flow.toml --svg flow.svg
       Draw the graph.";
+
+pub const YARTEK: &str = "\
+Examples:
+  asmp yartek check robot.toml --board mcf5208evb
+      Will it meet its deadlines on this board, kernel and interrupts included?
+  asmp yartek compare robot.toml --board mcf5208evb
+      Run the task set on the board in QEMU, and compare each job with the simulator's.
+  asmp yartek build robot.toml --board mcf5208evb -o robot.elf
+      Make an image of it.";
+
+pub const YARTEK_CHECK: &str = "\
+Examples:
+  asmp yartek check robot.toml --board mcf5208evb
+      Prove the set on this board.
+  asmp yartek check robot.toml --json
+      The same as JSON, on the board that the file names.";
+
+pub const YARTEK_BUILD: &str = "\
+Examples:
+  asmp yartek build robot.toml --board mcf5208evb -o robot.elf
+      Tasks without entry spin for their cost, so that any file runs.
+  asmp yartek build robot.toml --app main.c --app sonar.c -o robot.elf
+      With the functions that the file names as entries.
+  asmp yartek build robot.toml --board mps2-an385 --table table.c
+      Write the table alone.";

@@ -39,6 +39,16 @@ pub const CANNOT_SHARE: u8 = 57;
 pub const NOT_SCHEDULABLE: u8 = 60;
 /// `analyze`, `simulate`: no answer.
 pub const UNDECIDED: u8 = 61;
+/// `yartek`: a compiler or QEMU.
+pub const NO_TOOL: u8 = 62;
+/// `yartek`: a guest that did not end well.
+pub const BAD_GUEST: u8 = 63;
+/// `yartek`: a deadline was missed, or the schedule is not the simulator's.
+pub const DIFFERENT: u8 = UNEXPECTED;
+/// `yartek`: it is not shown that each deadline is met.
+pub const NOT_PROVED: u8 = UNDONE;
+/// `yartek`: the board cannot run the set, also if its deadlines are met.
+pub const NOT_ON_BOARD: u8 = 64;
 pub const CANNOT_EXECUTE: u8 = 126;
 pub const NOT_FOUND: u8 = 127;
 
@@ -48,9 +58,17 @@ pub const MAY_END: [u8; 5] = [BUSY, 21, 26, 27, 36];
 /// Every exit code with its meaning, as asmp(8) and `asmp help exit-codes` print it.
 pub const TABLE: &[(u8, &str)] = &[
     (0, "success"),
-    (UNEXPECTED, "unexpected failure; every change was undone"),
+    (
+        UNEXPECTED,
+        "unexpected failure; every change was undone; yartek: a deadline was missed, or the \
+         schedule is not the simulator's",
+    ),
     (USAGE, "invalid command line"),
-    (UNDONE, "the kernel refused a step; every change was undone"),
+    (
+        UNDONE,
+        "the kernel refused a step; every change was undone; yartek: it is not proved that the set \
+         meets its deadlines on the board",
+    ),
     (
         STRICT,
         "--strict: something stays on the CPUs, or groups and tasks of others would lose them; \
@@ -148,6 +166,12 @@ pub const TABLE: &[(u8, &str)] = &[
         "analyze: not schedulable, or the graph cannot run; simulate: a deadline was missed",
     ),
     (UNDECIDED, "analyze, simulate: undecided, or the test does not apply"),
+    (NO_TOOL, "yartek: a compiler or QEMU is missing, too old, or refuses the program"),
+    (
+        BAD_GUEST,
+        "yartek: the guest faulted, hung, ended early or lost jobs; what it traced is partial",
+    ),
+    (NOT_ON_BOARD, "yartek: the board cannot run the task set: its clock, its table, an entry"),
     (CANNOT_EXECUTE, "run, exec: the command cannot be executed"),
     (NOT_FOUND, "run, exec: the command was not found"),
 ];

@@ -35,6 +35,7 @@ mod table;
 mod top;
 mod usage;
 mod web;
+mod yartek;
 
 use anyhow::Result;
 use args::{AnalyzeWhat, Cli, Command};
@@ -96,6 +97,7 @@ fn dispatch(shield: &Shield, command: Command) -> Result<u8> {
             };
         }
         Command::Simulate(args) => return simulate::simulate(&args),
+        Command::Yartek(what) => return yartek::yartek(&what),
         Command::Boot { action } => boot::boot(kernel, &action)?,
         Command::Completions { shell } => {
             let mut script = Vec::new();

@@ -14,7 +14,8 @@ use asmp_analysis::simulate::{
     perfetto_trace, replay,
 };
 use asmp_analysis::{
-    Counterexample, Effort, Policy, Stop, Task, TimeBase, Workload, schedule_svg, worst_releases,
+    Counterexample, Effort, Late, Policy, Stop, Task, TimeBase, Workload, schedule_svg,
+    worst_releases,
 };
 use asmp_duration::ExactDuration;
 use clap::ValueEnum;
@@ -266,6 +267,14 @@ fn unplayed(args: &Args, workload: &Workload) -> Vec<&'static str> {
     let is_sync = args.replay.is_none() && matches!(args.offsets, Offsets::Sync);
     if is_sync && tasks.iter().any(|task| task.jitter_ticks > 0) {
         notes.push("--offsets sync has no jitter: random and worst have");
+    }
+    if tasks.iter().any(|task| task.late != Late::Finish) {
+        notes.push(
+            "each job runs to its end, also if it is late: late = skip or fault is not played",
+        );
+    }
+    if workload.interrupts.iter().any(|interrupt| interrupt.gap_ticks.is_none()) {
+        notes.push("an interrupt without gap is not played: it has no least time between two");
     }
     let room = &workload.room;
     let needs = |task: &Task| task.memory_bytes > 0 || task.bandwidth > 0;

@@ -304,6 +304,13 @@ fn a_run_says_what_of_the_file_it_leaves_out() {
     assert_eq!(notes("random"), "asmp: note: this run has no blocking: --offsets worst has\n");
     assert!(notes("sync").contains("--offsets sync has no jitter"));
     assert_eq!(notes("worst"), "");
+    let line = "[[interrupt]]\nname = \"irq\"\nservice = \"1 ms\"\nmost = 2";
+    tasks_in(&file, &[("x", 3, 10, &format!("late = \"skip\"\n{line}"))]);
+    let (late, gap) =
+        ("late = skip or fault is not played", "an interrupt without gap is not played");
+    assert!(notes("random").contains(late) && notes("random").contains(gap), "{}", notes("random"));
+    tasks_in(&file, &[("x", 3, 10, &format!("late = \"finish\"\n{line}\ngap = \"9 ms\""))]);
+    assert_eq!(notes("random"), "");
 }
 
 #[test]

@@ -29,10 +29,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "asmp-measure",
             "asmp-duration",
             "asmp-web",
+            "asmp-yartek",
         ],
     ),
     ("asmp-web", &[]),
-    ("asmp-yartek", &["asmp-analysis"]),
+    ("asmp-yartek", &["asmp-analysis", "asmp-duration"]),
 ];
 
 /// Every crate of ours, and those of ours it depends on, without what only its tests need.

@@ -59,6 +59,7 @@ struct TaskDef {
     offset_ticks: u64,
     deadline_ticks: u64,
     budget_ticks: u64,
+    most_ticks: u64,
     arrivals: *mut Arrivals,
     late: Late,
 }
@@ -146,6 +147,8 @@ impl Edf {
             offset_ticks: task.offset_ticks,
             deadline_ticks: task.deadline_ticks,
             budget_ticks: task.budget_ticks,
+            // The core does not look at it.
+            most_ticks: 0,
             arrivals: if task.is_sporadic { &raw mut *arrivals } else { ptr::null_mut() },
             late: task.late,
         });

@@ -2,7 +2,34 @@
 //! Task sets for yartek, a kernel for microcontrollers that runs exactly the schedule that
 //! `asmp analyze` has proved. The kernel itself is C, in the directory `yartek` of the repository.
 
+mod board;
+mod clock;
+mod compare;
+#[cfg(feature = "core-c")]
 mod core_c;
+mod elf;
+mod proof;
+mod sources;
+mod table;
+mod tools;
+mod trace;
 
+/// What we know of a board.
+pub use board::{Board, NoBoard};
+/// The times of a task set in ticks of a board.
+pub use clock::{Clock, ClockError, Given, MAX_TICKS, Off, Rate, Times};
+/// A guest's jobs beside the simulator's.
+pub use compare::{Comparison, Expected, Lateness, Order, expect};
 /// The kernel's choice of jobs, on this machine.
+#[cfg(feature = "core-c")]
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
+/// What an image says of itself.
+pub use elf::Elf;
+/// Whether a set meets its deadlines on a board.
+pub use proof::{Proof, prove};
+/// A set as the kernel's table.
+pub use table::{MAX_LINES, MAX_TASKS, Owner, Refusal, Table, TableLine, TableTask};
+/// Builds images and runs them.
+pub use tools::{Application, Ending, Machine, Output, ToolError, build, missing, run};
+/// What a guest printed.
+pub use trace::{Fault, Partial, Ran, Trace};

@@ -32,7 +32,7 @@ pub struct Background {
 }
 
 /// A deferred interrupt, as Yartek's: a handler that raises a flag and preempts everything, then
-/// background service.
+/// background service. It has a gap, or a limit of raises, or both.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[cfg_attr(feature = "files", derive(Serialize))]
 pub struct Interrupt {
@@ -40,9 +40,13 @@ pub struct Interrupt {
     /// 0: the flag costs nothing.
     pub flag_ticks: u64,
     pub service_ticks: u64,
-    /// Least time between two.
-    pub gap_ticks: u64,
+    /// Least time between two. `None`: any, and the simulator plays none of them.
+    pub gap_ticks: Option<u64>,
     pub core: Option<u32>,
+    /// The function of C that serves it, where a kernel runs the set.
+    pub entry: Option<String>,
+    /// The kernel masks the source at so many raises that were not served yet.
+    pub most: Option<u32>,
 }
 
 /// What is simulated.

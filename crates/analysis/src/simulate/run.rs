@@ -226,6 +226,7 @@ impl<'a> Builder<'a> {
     }
 
     fn interrupt(&mut self, index: usize, interrupt: &Interrupt) {
+        let Some(gap_ticks) = interrupt.gap_ticks else { return };
         let core = self.core(interrupt.core);
         let of = |level, cost_ticks, after| Stream {
             level,
@@ -238,7 +239,7 @@ impl<'a> Builder<'a> {
         let mut after = None;
         if interrupt.flag_ticks > 0 {
             after = Some(self.streams.len());
-            let train = self.train(Arrival::Sporadic, interrupt.gap_ticks, interrupt.flag_ticks);
+            let train = self.train(Arrival::Sporadic, gap_ticks, interrupt.flag_ticks);
             let name = format!("{} flag", interrupt.name);
             self.push(
                 Owner::Handler(index),
@@ -247,7 +248,7 @@ impl<'a> Builder<'a> {
                 train,
             );
         }
-        let train = self.train(Arrival::Sporadic, interrupt.gap_ticks, interrupt.service_ticks);
+        let train = self.train(Arrival::Sporadic, gap_ticks, interrupt.service_ticks);
         self.push(
             Owner::Service(index),
             &interrupt.name,

@@ -124,6 +124,11 @@ pub fn file(seed: u64) -> String {
         }
         key("memory", random.up_to(9).to_string());
         key("bandwidth", random.up_to(9).to_string());
+        if some(random, 4) {
+            key("entry", format!("'do_{at}'"));
+            key("late", ["'finish'", "'skip'", "'fault'"][random.up_to(2) as usize].to_owned());
+            key("most", format!("'{} us'", cost + random.up_to(9)));
+        }
     }
     if in_chain > 0 {
         let names: Vec<String> = (0..in_chain).map(|at| format!("'t{at}'")).collect();
@@ -155,12 +160,17 @@ pub fn file(seed: u64) -> String {
     }
     if some(random, 3) {
         let flag = if some(random, 3) { "flag = '1 us'\n" } else { "" };
-        let _ = write!(text, "[[interrupt]]\nname = 'i'\nservice = '2 us'\n{flag}gap = '9 us'\n");
+        let limit = ["gap = '9 us'", "most = 3", "gap = '9 us'\nmost = 3\nentry = 'serve'"];
+        let limit = limit[random.up_to(2) as usize];
+        let _ = write!(text, "[[interrupt]]\nname = 'i'\nservice = '2 us'\n{flag}{limit}\n");
         text += &core(random);
     }
     if some(random, 2) {
         let _ = write!(text, "[room]\nmemory = {}\n", 10 + random.up_to(30));
         let _ = writeln!(text, "bandwidth = {}", 10 + random.up_to(30));
+    }
+    if some(random, 4) {
+        text += "[board]\nname = 'host'\n";
     }
     text
 }

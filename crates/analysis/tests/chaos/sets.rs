@@ -129,8 +129,10 @@ fn simulate(random: &mut Random, tasks: &[Task], policy: Policy, chain: Chain, m
         name: "i".to_owned(),
         flag_ticks: some(random),
         service_ticks: number(random),
-        gap_ticks: number(random),
+        gap_ticks: if one_in(random, 4) { None } else { Some(number(random)) },
         core: None,
+        entry: None,
+        most: None,
     }];
     let simulation = Simulation {
         seed: random.next(),

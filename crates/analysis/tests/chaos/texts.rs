@@ -15,13 +15,14 @@ const TASKS: [&str; 3] = [
      blocking = \"3 us\"\n\
      class = \"high\"\nmemory = 7\n[[task]]\nname = \"b\"\nmeasured = \"run\"\n\
      sporadic = \"1.5 s\"\n\
-     deadline = \"500 ms\"\noffset = \"0 s\"\npriority = 7\ncore = 2\napp = \"x\"\n[room]\n\
-     memory = 9\n",
+     deadline = \"500 ms\"\noffset = \"0 s\"\npriority = 7\ncore = 2\napp = \"x\"\n\
+     entry = \"x_1\"\nlate = \"skip\"\nmost = \"1 s\"\n[room]\n\
+     memory = 9\n[board]\nname = \"host\"\n",
     "[[task]]\nname = \"a\"\ncost = \"1 ms\"\nperiod = \"5 ms\"\n[[chain]]\nname = \"c\"\n\
      tasks = [\"a\"]\n\
      deadline = \"9 ms\"\n[[background]]\nname = \"b\"\ncost = \"2 ms\"\nperiod = \"1 s\"\n\
      [[interrupt]]\n\
-     name = \"i\"\nservice = \"100 us\"\ngap = \"1040 us\"\n",
+     name = \"i\"\nservice = \"100 us\"\ngap = \"1040 us\"\nentry = \"serve\"\nmost = 4\n",
 ];
 const TABLE: &str = "name,cost,period,deadline,priority\na,1 ms,5 ms,,3\nb,20us,1.5 s,1 s,4\n";
 const FLOW: &str = "[[task]]\nname = \"a\"\n[[task]]\nname = \"b\"\nmultiple_of = 20\noutput = 1\n\

@@ -248,40 +248,54 @@ mod tests {
     use asmp_analysis::simulate::{Record, Releases, Run, Simulation};
     use asmp_analysis::{self as analysis, Policy};
 
-    #[test]
-    fn of_equal_deadlines_the_first_released_runs_as_in_the_simulator() {
-        // All three are due at 60; the fourth keeps them waiting until all are released.
-        let set = [(20, 40), (10, 50), (10, 50), (0, 60), (0, 30)];
-        let task = |(offset_ns, period_ns)| Task {
-            period_ns,
-            offset_ns,
-            budget_ns: 5,
+    /// Offset, period and cost of each task.
+    type Timed = (u64, u64, u64);
+
+    /// The first jobs of a set run in this order, here and in the simulator.
+    #[track_caller]
+    fn assert_order(set: &[Timed], expected: &[usize]) {
+        let task = |(offset_ns, period_ns, budget_ns): &Timed| Task {
+            period_ns: *period_ns,
+            offset_ns: *offset_ns,
+            budget_ns: *budget_ns,
             late: Late::Finish,
         };
-        let mut jobs = JobSet::new(&set.map(task));
+        let mut jobs = JobSet::new(&set.iter().map(task).collect::<Vec<_>>());
         let mut order = Vec::new();
         let mut now_ns = 0;
-        while order.len() < set.len() {
+        while order.len() < expected.len() {
             match jobs.next(now_ns).unwrap() {
                 Next::Run(tick) => {
                     order.push(tick.task);
-                    now_ns += if tick.task == 4 { 25 } else { 2 };
+                    now_ns += set[tick.task].2;
                     jobs.ended(&tick, now_ns).unwrap();
                 }
                 Next::Idle(next_ns) => now_ns = next_ns.unwrap(),
             }
         }
-        assert_eq!(order, [4, 3, 1, 2, 0]);
-        let cost = |task: usize| if task == 4 { 25 } else { 2 };
-        let named = set.iter().enumerate().map(|(task, (offset, period))| {
-            analysis::Task::new(task.to_string(), cost(task), *period).offset(*offset)
+        assert_eq!(order, expected);
+        let named = set.iter().enumerate().map(|(task, (offset, period, cost))| {
+            analysis::Task::new(task.to_string(), *cost, *period).offset(*offset)
         });
         let tasks: Vec<analysis::Task> = named.collect();
         let simulation = Simulation::new(&tasks, Policy::NpEdf, Releases::Together);
         let mut run = Run::prepare(&simulation).unwrap();
-        let mut record = Record::up_to(set.len());
-        run.go(34, 100, &mut record);
+        let mut record = Record::up_to(expected.len());
+        run.go(now_ns + 1, 100, &mut record);
         let simulated: Vec<usize> = record.segments.iter().map(|segment| segment.stream).collect();
-        assert_eq!(simulated, order);
+        assert_eq!(simulated, expected);
+    }
+
+    #[test]
+    fn of_equal_deadlines_the_first_released_runs_as_in_the_simulator() {
+        // The first four are due at 60; the last keeps them waiting until all are released.
+        let set = [(20, 40, 2), (10, 50, 2), (10, 50, 2), (0, 60, 2), (0, 30, 25)];
+        assert_order(&set, &[4, 3, 1, 2, 0]);
+    }
+
+    #[test]
+    fn a_later_release_with_the_same_deadline_does_not_overtake_by_its_number() {
+        // In tenths of a ms: both are due at 21 ms. By numbers the order would be 2 0 1.
+        assert_order(&[(110, 100, 10), (10, 200, 10), (0, 120, 115)], &[2, 1, 0]);
     }
 }

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp yartek`: a kernel for microcontrollers that runs exactly the schedule that was proved.
+
+mod build;
+mod check;
+mod compare;
+mod guest;
+mod run;
+
+use crate::analyze::files::{TaskFile, tasks, wrong};
+use crate::examples;
+use crate::exit::{NOT_ON_BOARD, USAGE, failure};
+use anyhow::Result;
+use asmp_analysis::{Effort, Inapplicable, Outcome};
+use asmp_yartek::{Board, Proof, Refusal, Table, prove};
+use std::path::Path;
+
+#[derive(Debug, clap::Subcommand)]
+pub enum Yartek {
+    /// Prove a task set on a board, the kernel and interrupts included
+    ///
+    /// Adds to each cost what the kernel needs to begin the job, and the handlers of interrupts: as
+    /// many as the smaller of `gap` and `most` allows. Then the exact test of np-edf, in ticks of
+    /// the board, for any first arrivals. Exit codes: 0 proved, 3 not proved, 64 the board cannot
+    /// run the set.
+    #[command(after_long_help = examples::YARTEK_CHECK)]
+    Check(check::Args),
+    /// Make an image of a task set for a board, or its table alone
+    ///
+    /// Builds kernel, port, table and application. A set that is not proved is refused with exit
+    /// code 3, and nothing is written.
+    #[command(after_long_help = examples::YARTEK_BUILD)]
+    Build(build::Args),
+    /// Run a task set, or an image, on a board in QEMU
+    ///
+    /// Of a task set, each task keeps the CPU for its cost. What the application prints is printed,
+    /// then how many jobs ran. Time is that of the board: an instruction takes 32 ns.
+    #[command(after_long_help = examples::YARTEK_RUN)]
+    Run(run::Args),
+    /// Compare a board in QEMU with the simulator, job for job
+    ///
+    /// Each task keeps the CPU for its cost. The jobs of both must have the same order. No job of
+    /// the board may begin before the simulator's, nor later than the kernel's own time explains.
+    /// Exit code 1 if one does, if the order differs or hangs on that time, or if a deadline is
+    /// missed.
+    #[command(after_long_help = examples::YARTEK_COMPARE)]
+    Compare(compare::Args),
+}
+
+pub fn yartek(action: &Yartek) -> Result<u8> {
+    match action {
+        Yartek::Check(args) => check::check(args),
+        Yartek::Build(args) => build::build(args),
+        Yartek::Run(args) => run::run(args),
+        Yartek::Compare(args) => compare::compare(args),
+    }
+}
+
+/// A file on a board.
+struct OnBoard {
+    file: TaskFile,
+    board: Board,
+    table: Table,
+    proof: Proof,
+}
+
+/// Reads and tests a set. The board is that of the option, else of the file. Errors: no such board;
+/// the file is wrong; the board cannot run it.
+fn on_board(path: &Path, option: Option<&str>) -> Result<OnBoard> {
+    let file = tasks(path)?;
+    let named = file.workload.board.as_deref();
+    let board = match (option, named) {
+        (Some(name), _) => {
+            Board::named(name).map_err(|error| failure(USAGE, format!("--board: {error}")))?
+        }
+        (None, Some(name)) => {
+            Board::named(name).map_err(|error| wrong(path, &format!("[board]: {error}")))?
+        }
+        (None, None) => {
+            let names: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
+            let what = "which board? give --board, or [board] in the file";
+            return Err(failure(USAGE, format!("{what}, with one of {}", names.join(", "))));
+        }
+    };
+    let refused = |refusal: Refusal| {
+        let ((about, key), what) = (refusal.about(), refusal.to_string());
+        let words = match file.placed(Inapplicable::Set { about, key, what }) {
+            placed @ Inapplicable::InFile { .. } => placed.to_string(),
+            refusal => format!("{}: {refusal}", path.display()),
+        };
+        failure(NOT_ON_BOARD, words)
+    };
+    let table = Table::of(&file.workload, board.rate()).map_err(refused)?;
+    let proof = prove(&file.workload, &table, &board, &Effort::default()).map_err(refused)?;
+    Ok(OnBoard { file, board, table, proof })
+}
+
+impl OnBoard {
+    const fn verdict(outcome: Outcome) -> &'static str {
+        match outcome {
+            Outcome::Schedulable => "schedulable",
+            Outcome::NotSchedulable => "not schedulable",
+            Outcome::Unknown => "unknown",
+        }
+    }
+
+    /// `schedulable`, or what it is else.
+    fn answer(&self) -> &'static str {
+        Self::verdict(self.proof.outcome())
+    }
+
+    /// Why it is not proved. `None`: it is. Offsets that the test leaves out are named.
+    fn doubt(&self) -> Option<String> {
+        let mut doubt = self.proof.doubt(&self.table)?;
+        if self.file.workload.tasks.iter().any(|task| task.offset_ticks.is_some()) {
+            doubt += " (offsets do not count: the kernel's own time moves jobs)";
+        }
+        Some(doubt)
+    }
+}

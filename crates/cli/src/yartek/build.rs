@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp yartek build FILE`: the table of a proved set, and an image with it.
+
+use super::guest::of_tool;
+use super::on_board;
+use crate::analyze::files::{separate, write};
+use crate::exit::{NOT_PROVED, USAGE, failure};
+use anyhow::Result;
+use asmp_yartek::Application;
+use std::path::PathBuf;
+
+#[derive(Debug, clap::Args)]
+#[command(group = clap::ArgGroup::new("outputs").required(true).multiple(true)
+    .args(["image", "table"]))]
+pub struct Args {
+    /// Task set in TOML, or in CSV if the name ends in .csv
+    ///
+    /// `asmp help analysis` describes the file. Example: asmp yartek build robot.toml -o robot.elf
+    #[arg(value_name = "tasks.toml")]
+    file: PathBuf,
+    /// The board [default: the one that the file names]
+    ///
+    /// mcf5208evb (ColdFire V2) or mps2-an385 (Cortex-M3). Example: --board mps2-an385
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
+    /// Write the image, for QEMU's -kernel
+    ///
+    /// It needs the compiler of the board. Example: -o robot.elf
+    #[arg(short = 'o', long = "image", value_name = "FILE")]
+    image: Option<PathBuf>,
+    /// Write the table, a file of C
+    ///
+    /// It goes with yartek.h of the repository, and needs no compiler. Example: --table table.c
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+    /// A C file of the application; repeatable
+    ///
+    /// It has the entries that the file names, main() and yk_fault(). Without it the image prints
+    /// each job. Example: --app main.c --app sonar.c
+    #[arg(long = "app", value_name = "FILE", requires = "image")]
+    app: Vec<PathBuf>,
+    /// Build a set that is not proved
+    ///
+    /// The image says `unproved` in its banner. Example: --unproved
+    #[arg(long)]
+    unproved: bool,
+}
+
+/// Errors: nothing is written.
+pub fn build(args: &Args) -> Result<u8> {
+    let set = on_board(&args.file, args.board.as_deref())?;
+    let inputs: Vec<PathBuf> = set.file.inputs.iter().chain(&args.app).cloned().collect();
+    let outputs = [("-o", args.image.as_deref()), ("--table", args.table.as_deref())];
+    separate(&inputs, &outputs)?;
+    let (file, board) = (args.file.display(), &set.board.name);
+    let proof = match set.doubt() {
+        None => format!("np-edf: {}", set.answer()),
+        Some(_) if args.unproved => "unproved".to_owned(),
+        Some(doubt) => {
+            let what = format!("{file}: np-edf on {board}: {}: {doubt}", set.answer());
+            return Err(failure(NOT_PROVED, format!("{what}: --unproved builds it nevertheless")));
+        }
+    };
+    let source = set.table.source(Some(&proof));
+    if let Some(image) = &args.image {
+        let application = match args.app.as_slice() {
+            [] => Application::Spin,
+            files => Application::Files(files),
+        };
+        let entries = set.table.tasks.iter().map(|task| (&task.name, &task.entry));
+        let mut entries =
+            entries.chain(set.table.lines.iter().map(|line| (&line.name, &line.entry)));
+        let first = entries.find_map(|(of, entry)| Some((of, entry.as_ref()?)));
+        if let (Some((of, entry)), Application::Spin) = (first, application) {
+            let what = format!("{file}: {of} has the entry {entry}: name the file that has it");
+            return Err(failure(USAGE, format!("{what}, for example --app main.c")));
+        }
+        let built = asmp_yartek::build(&set.board.machine(), application, &source, image);
+        built.map_err(|error| of_tool(&error))?;
+    }
+    if let Some(path) = &args.table {
+        write(path, &source)?;
+    }
+    let tasks = set.table.tasks.len();
+    for (_, path) in outputs.iter().filter_map(|(option, path)| Some((option, (*path)?))) {
+        println!("{}: {tasks} tasks for {board}, {proof}", path.display());
+    }
+    Ok(0)
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp yartek run`: a task set or an image on a board in QEMU.
+
+use super::guest::{self, Set, board};
+use crate::analyze::files::{separate, tasks, write, wrong};
+use crate::duration::duration;
+use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
+use anyhow::Result;
+use asmp_analysis::simulate::{Releases, Run, Simulation, gantt_svg, perfetto_trace};
+use asmp_analysis::{Policy, Task, TimeBase};
+use asmp_yartek::{Application, Board, Elf, MAX_TASKS, Trace};
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Task set in TOML or CSV, an image, or a directory
+    ///
+    /// `asmp help analysis` describes the file. Of a file alone, each task keeps the CPU for its
+    /// cost, and sporadic ones come as often as they may. A directory has one task set, *.toml, and
+    /// the application, *.c. Example: asmp yartek run robot.toml --board mcf5208evb
+    #[arg(value_name = "tasks.toml|IMAGE|DIR")]
+    file: PathBuf,
+    /// mcf5208evb or mps2-an385; an image tells it by itself
+    ///
+    /// A ColdFire V2 and a Cortex-M3. Example: --board mps2-an385
+    #[arg(long, value_name = "BOARD")]
+    board: Option<String>,
+    /// Time of the board
+    ///
+    /// A number with its unit: ns, us, ms, s, min or h. A limit of this machine's time is 20 times
+    /// as long, and two minutes at least. Example: --for 12s
+    #[arg(long = "for", value_name = "TIME", default_value = "12s", value_parser = duration)]
+    time: Duration,
+    /// Write a trace for Perfetto (JSON)
+    ///
+    /// Open the file at ui.perfetto.dev. Example: --trace out.json
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Draw the schedule as an SVG
+    ///
+    /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
+    /// out.svg
+    #[arg(long, value_name = "FILE")]
+    gantt: Option<PathBuf>,
+}
+
+/// No deadline is known of the tasks of an image.
+const NEVER_TICKS: u64 = 1 << 60;
+
+pub fn run(args: &Args) -> Result<u8> {
+    let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
+    let named = args.board.as_deref().map(board).transpose()?;
+    let project = Project::at(&args.file)?;
+    let dir = tempfile::tempdir().map_err(|error| failure(UNEXPECTED, error.to_string()))?;
+    let (image, board, tasks, until_ticks) = match (of_image(&project.tasks)?, named) {
+        (Some(board), named) => {
+            separate(std::slice::from_ref(&args.file), &outputs)?;
+            if let Some(named) = named.filter(|named| named.name != board) {
+                let what = format!("this image is for {board}, not for {}", named.name);
+                return Err(failure(USAGE, format!("{what}: leave --board out")));
+            }
+            let board = guest::board(board)?;
+            let ps = u64::try_from(args.time.as_nanos() * 1000).unwrap_or(u64::MAX);
+            let until_ticks = board.rate().ticks_of_ps(ps);
+            (args.file.clone(), board, None, until_ticks)
+        }
+        (None, None) => {
+            let known: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
+            return Err(failure(USAGE, format!("name a board: --board {}", known.join(" or "))));
+        }
+        (None, Some(board)) => {
+            let file = tasks(&project.tasks)?;
+            separate(&file.inputs, &outputs)?;
+            let image = dir.path().join("image.elf");
+            let set = if project.sources.is_empty() {
+                let set = Set::of(&guest::spinning(&file), &board, &project.tasks)?;
+                guest::build(&set, &board, Application::Spin, &image)?;
+                set
+            } else {
+                let set = Set::of(&file.workload, &board, &project.tasks)?;
+                guest::build(&set, &board, Application::Files(&project.sources), &image)?;
+                set
+            };
+            let until_ticks = set.ticks(args.time);
+            (image, board, Some(set.tasks), until_ticks)
+        }
+    };
+    let count = tasks.as_ref().map_or(MAX_TASKS, Vec::len);
+    let mut guest = guest::run(&image, &board, until_ticks, count)?;
+    let trace = &mut guest.trace;
+    // It ends itself when its background comes to it.
+    trace.jobs.retain(|job| job.begun_ticks < until_ticks);
+    trace.lines.iter().for_each(|line| println!("{line}"));
+    draw(args, &board, tasks.as_deref(), trace)?;
+    let missed = tasks.as_deref().map(|tasks| trace.missed(tasks));
+    let misses = missed.map_or(String::new(), |missed| format!(", {missed} deadlines missed"));
+    println!("{} jobs{misses}", trace.jobs.len());
+    match guest.trouble {
+        Some(trouble) => Err(guest::failed(&trouble)),
+        None => Ok(if missed.is_some_and(|missed| missed > 0) { DIFFERENT } else { 0 }),
+    }
+}
+
+/// What is built.
+struct Project {
+    /// Or an image.
+    tasks: PathBuf,
+    /// Of the application.
+    sources: Vec<PathBuf>,
+}
+
+impl Project {
+    fn at(path: &Path) -> Result<Self> {
+        if !path.is_dir() {
+            return Ok(Self { tasks: path.to_owned(), sources: vec![] });
+        }
+        let unreadable = |error: std::io::Error| wrong(path, &error.to_string());
+        let entries = fs::read_dir(path).map_err(unreadable)?;
+        let mut files = entries
+            .map(|entry| entry.map(|entry| entry.path()))
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(unreadable)?;
+        files.sort();
+        let with = |ending: &str| {
+            let files = files.iter().filter(|file| file.extension().is_some_and(|e| e == ending));
+            files.cloned().collect::<Vec<_>>()
+        };
+        let (tasks, sources) = (with("toml"), with("c"));
+        match tasks.as_slice() {
+            [tasks] if !sources.is_empty() => Ok(Self { tasks: tasks.clone(), sources }),
+            [_] => Err(wrong(path, "has no application, *.c: name its task set instead")),
+            _ => {
+                let what = format!("has {} task sets, *.toml: name one, or keep one", tasks.len());
+                Err(wrong(path, &what))
+            }
+        }
+    }
+}
+
+/// The board of an image. `None`: the file is no image.
+fn of_image(path: &Path) -> Result<Option<&'static str>> {
+    let unreadable = |error: std::io::Error| wrong(path, &error.to_string());
+    let mut head = Vec::new();
+    File::open(path).map_err(unreadable)?.take(64).read_to_end(&mut head).map_err(unreadable)?;
+    let Some(elf) = Elf::of(&head) else { return Ok(None) };
+    match elf.board() {
+        Some(board) => Ok(Some(board)),
+        None => Err(wrong(path, "this image is for no board that asmp knows")),
+    }
+}
+
+/// Writes what was asked for, in nanoseconds. The tasks of an image have numbers, and no deadlines.
+fn draw(args: &Args, board: &Board, tasks: Option<&[Task]>, trace: &Trace) -> Result<()> {
+    if args.trace.is_none() && args.gantt.is_none() {
+        return Ok(());
+    }
+    let ns = |ticks| board.rate().ns_up(ticks).unwrap_or(u64::MAX);
+    let count = trace.jobs.iter().map(|job| job.task + 1).max().unwrap_or(0);
+    let number = |number| Task::new(format!("task {number}"), 1, NEVER_TICKS);
+    let numbered: Vec<Task> = (0..count).map(number).collect();
+    let tasks = tasks.unwrap_or(&numbered);
+    // For names alone: nothing is simulated.
+    let named = |task: &Task| Task::new(task.name.clone(), 1, ns(task.period_ticks));
+    let named: Vec<Task> = tasks.iter().map(named).collect();
+    let simulation = Simulation::new(&named, Policy::NpEdf, Releases::Together);
+    let run = Run::prepare(&simulation).map_err(|_| wrong(&args.file, "has no job to draw"))?;
+    let record = trace.record(tasks, ns);
+    if let Some(path) = &args.trace {
+        write(path, &perfetto_trace(&run, &record, TimeBase::NANOSECONDS))?;
+    }
+    if let Some(path) = &args.gantt {
+        let until_ns = u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX);
+        let title = format!("yartek on {}", board.name);
+        write(path, &gantt_svg(&run, &record, until_ns, &title, TimeBase::NANOSECONDS))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp yartek` as a user calls it: words, JSON, exit codes. What needs a compiler and QEMU is
+//! skipped where they are missing, and fails in CI.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const BOARDS: [&str; 2] = ["mcf5208evb", "mps2-an385"];
+
+fn asmp(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_asmp")).args(arguments).output().expect("asmp starts")
+}
+
+fn words(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// The board, for tests that need its tools. `None`: it has said why not.
+fn with_tools(board: &'static str) -> Option<asmp_yartek::Board> {
+    let board = asmp_yartek::Board::named(board).expect("a board");
+    match asmp_yartek::missing(&board.machine()) {
+        Ok(()) => Some(board),
+        Err(why) if std::env::var_os("ASMP_CI").is_some() => panic!("{}: {why}", board.name),
+        Err(why) => {
+            println!("skipped: {}: {why}", board.name);
+            None
+        }
+    }
+}
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis").join(name)
+}
+
+fn set(dir: &Path, text: &str) -> String {
+    let path = dir.join("tasks.toml");
+    fs::write(&path, text).expect("a file");
+    path.display().to_string()
+}
+
+fn task(name: &str, cost: &str, period: &str) -> String {
+    format!("[[task]]\nname = \"{name}\"\ncost = \"{cost}\"\nperiod = \"{period}\"\n")
+}
+
+#[test]
+fn the_robot_runs_the_simulators_schedule() {
+    let robot = example("robot.toml").display().to_string();
+    for board in BOARDS.into_iter().filter_map(with_tools) {
+        let output = asmp(&["yartek", "compare", &robot, "--board", &board.name, "--for", "12s"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = words(&output.stdout);
+        assert!(said.starts_with("194 jobs, same order, latest "), "{said}");
+        assert!(said.ends_with(", 0 deadlines missed\n"), "{said}");
+    }
+}
+
+#[test]
+fn a_missed_deadline_has_exit_code_1_and_stands_in_the_json() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    // The second keeps the first from its deadline.
+    let tasks = set(dir.path(), &(task("a", "2 ms", "10 ms") + &task("b", "17 ms", "40 ms")));
+    let compare = ["yartek", "compare", &tasks, "--board", &board.name, "--for", "400ms"];
+    let output = asmp(&[&compare[..], &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&json["order"], &json["schema"]), (&"same".into(), &1.into()));
+    let missed = json["missed"].as_u64().expect("a number");
+    assert!(missed > 5, "{json}");
+    assert!(json["latest"]["late_ns"].as_u64() <= json["latest"]["bound_ns"].as_u64());
+    let said = words(&asmp(&compare).stdout);
+    assert!(said.ends_with(&format!(", {missed} deadlines missed\n")), "{said}");
+    let run = ["yartek", "run", &tasks, "--board", &board.name, "--for", "400ms"];
+    assert_eq!(asmp(&run).status.code(), Some(1));
+}
+
+#[test]
+fn an_order_that_hangs_on_the_kernels_time_is_reported() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let late = task("c", "1 ms", "20 ms") + "offset = \"3001 us\"\ndeadline = \"3 ms\"\n";
+    let text = task("a", "3 ms", "20 ms") + &task("b", "3 ms", "20 ms") + &late;
+    let tasks = set(dir.path(), &text);
+    let output = asmp(&["yartek", "compare", &tasks, "--board", &board.name, "--for", "15ms"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let said = words(&output.stdout);
+    let first = "job 1 hangs on the kernel's own time: the board runs c (activation 0), which";
+    assert!(said.contains(first), "{said}");
+}
+
+#[test]
+fn a_run_is_counted_and_drawn_and_an_image_runs_by_itself() {
+    let Some(board) = with_tools("mcf5208evb") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &(task("a", "2 ms", "10 ms") + &task("b", "3 ms", "20 ms")));
+    let [svg, json] = ["out.svg", "out.json"].map(|name| dir.path().join(name));
+    let run = ["yartek", "run", &tasks, "--board", &board.name, "--for", "100ms"];
+    let drawn = ["--gantt", svg.to_str().unwrap(), "--trace", json.to_str().unwrap()];
+    let output = asmp(&[&run[..], &drawn].concat());
+    assert_eq!(words(&output.stdout), "15 jobs, 0 deadlines missed\n", "{output:?}");
+    assert!(fs::read_to_string(svg).unwrap().contains("yartek on mcf5208evb"));
+    let trace: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).expect("JSON");
+    assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() >= 15));
+
+    let table = "#include \"yartek.h\"\n\
+                 static const struct yk_task_def defs[] = { { .run = yk_spin, .period = 13020, \
+                 .deadline = 13020, .budget = 1302 } };\n\
+                 static struct yk_task tasks[1];\n\
+                 const struct yk_table yk_table = { defs, tasks, 1, 0, 0, 0 };\n";
+    let image = dir.path().join("image.elf");
+    let spin = asmp_yartek::Application::Spin;
+    asmp_yartek::build(&board.machine(), spin, table, &image).expect("an image");
+    let image = image.to_str().unwrap();
+    let output = asmp(&["yartek", "run", image, "--for", "95ms"]);
+    assert_eq!((words(&output.stdout), output.status.code()), ("10 jobs\n".to_owned(), Some(0)));
+    let other = asmp(&["yartek", "run", image, "--board", "mps2-an385"]);
+    assert_eq!(other.status.code(), Some(2));
+    assert!(words(&other.stderr).contains("this image is for mcf5208evb, not for mps2-an385"));
+}
+
+#[test]
+fn a_directory_has_a_task_set_and_its_application() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let run = || {
+        let at = dir.path().to_str().unwrap();
+        asmp(&["yartek", "run", at, "--board", &board.name, "--for", "95ms"])
+    };
+    let said = |output: &Output| words(&output.stderr);
+    assert!(said(&run()).contains("has 0 task sets, *.toml"), "{:?}", run());
+    set(dir.path(), &(task("a", "2 ms", "10 ms") + "entry = \"blink\"\n"));
+    assert!(said(&run()).contains("has no application, *.c"), "{:?}", run());
+    let source = "#include \"console.h\"\n#include \"trace.h\"\nstatic volatile int on;\n\
+        void blink(const struct yk_job *job);\n\
+        void blink(const struct yk_job *job) { on = (int)job->activation + 1; }\n\
+        void yk_ended(const struct yk_job *job, yk_ticks end) { yk_trace_keep(job, end); }\n\
+        bool yk_background(void)\n{\n\
+        static int told;\n\
+        if (on > told) { told = on; yk_console_text(\"blinks\\n\"); }\n\
+        return yk_trace_print();\n}\n\
+        void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t at)\n\
+        { yk_trace_fault(why, job, at); }\n\
+        int main(void) { yk_run(); }\n";
+    fs::write(dir.path().join("main.c"), source).unwrap();
+    let output = run();
+    let lines = words(&output.stdout);
+    // The guest ends when its background comes to it.
+    let blinks = lines.lines().filter(|line| *line == "blinks").count();
+    assert!((10..=11).contains(&blinks), "{output:?}");
+    assert!(lines.ends_with("10 jobs, 0 deadlines missed\n"), "{lines}");
+    fs::write(dir.path().join("main.c"), source.replace("void blink", "void wink")).unwrap();
+    let output = run();
+    assert_eq!(output.status.code(), Some(62), "{output:?}");
+    assert!(said(&output).contains("blink"), "{output:?}");
+}
+
+#[test]
+fn what_is_missing_or_wrong_is_said_in_a_line_with_its_own_exit_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &task("a", "2 ms", "10 ms"));
+    let odd = dir.path().join("odd.toml");
+    fs::write(&odd, task("a", "2 ms", "10 ms") + &task("b", "1 ms", "9999999 ns")).unwrap();
+    let many: String = (0..33).map(|n| task(&format!("t{n}"), "1 ms", "1 s")).collect();
+    let many_at = dir.path().join("many.toml");
+    fs::write(&many_at, many).unwrap();
+    let compare = |file: &str, board: &str| {
+        Command::new(env!("CARGO_BIN_EXE_asmp"))
+            .args(["yartek", "compare", file, "--board", board])
+            .env("PATH", dir.path())
+            .output()
+            .expect("asmp starts")
+    };
+    for (output, code, says) in [
+        (
+            compare(&tasks, "mps2-an385"),
+            62,
+            "there is no arm-none-eabi-gcc here: install the package gcc-arm-none-eabi",
+        ),
+        (
+            compare(&tasks, "mcf5208evb"),
+            62,
+            "there is no m68k-linux-gnu-gcc here: install the package gcc-m68k-linux-gnu",
+        ),
+        (compare(&tasks, "uno"), 2, "no board uno: use one of mcf5208evb, mps2-an385"),
+        (compare(odd.to_str().unwrap(), "mcf5208evb"), 64, "100 allowed"),
+        (
+            compare(many_at.to_str().unwrap(), "mcf5208evb"),
+            64,
+            "33 tasks, and a board runs 32 at most",
+        ),
+        (asmp(&["yartek", "run", &tasks]), 2, "name a board: --board mcf5208evb or mps2-an385"),
+    ] {
+        let said = words(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(says) && said.lines().count() == 1, "{said}");
+    }
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What we know of a board: `board.toml` of its port.
+
+use crate::clock::Rate;
+use crate::sources;
+use crate::tools::Machine;
+use serde::Deserialize;
+
+/// A board.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Board {
+    pub name: String,
+    /// QEMU's command.
+    machine: Vec<String>,
+    compiler: String,
+    flags: Vec<String>,
+    ticks_per_s_num: u32,
+    ticks_per_s_den: u32,
+    pub flash_bytes: u64,
+    pub ram_bytes: u64,
+    /// To begin a job the kernel needs D(n) = a + b n instructions, if the table has n tasks.
+    pub dispatch_a_instructions: u64,
+    pub dispatch_b_instructions: u64,
+    /// A handler that raises a line.
+    pub handler_instructions: u64,
+    /// The least distance of two interrupts of the clock itself, which preempt a job, too.
+    pub clock_interrupt_ticks: u64,
+    pub clock_interrupt_instructions: u64,
+    /// An instruction, as QEMU counts.
+    pub instruction_ps: u64,
+}
+
+/// A name of no board.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no board {name}: use one of {}", known.join(", "))]
+pub struct NoBoard {
+    name: String,
+    known: Vec<String>,
+}
+
+impl Board {
+    /// Of the ports that this library has.
+    pub fn all() -> Vec<Self> {
+        // A test reads each.
+        let read = |text: &str| toml::from_str(text).expect("a board that a test has read");
+        sources::boards().map(read).collect()
+    }
+
+    pub fn named(name: &str) -> Result<Self, NoBoard> {
+        let all = Self::all();
+        let known = || all.iter().map(|board| board.name.clone()).collect();
+        let found = all.iter().find(|board| board.name == name).cloned();
+        found.ok_or_else(|| NoBoard { name: name.to_owned(), known: known() })
+    }
+
+    pub fn machine(&self) -> Machine<'_> {
+        Machine {
+            port: &self.name,
+            qemu: &self.machine,
+            compiler: &self.compiler,
+            flags: &self.flags,
+        }
+    }
+
+    /// Ticks of its clock in a second.
+    pub fn rate(&self) -> Rate {
+        Rate::new(self.ticks_per_s_num, self.ticks_per_s_den).expect("a test has read it")
+    }
+
+    /// What the kernel needs at most to begin a job, in thousandths of a tick.
+    pub fn dispatch_milli_ticks(&self, tasks: usize) -> u64 {
+        let instructions = self.dispatch_instructions(tasks);
+        self.rate().ticks_of_ps(1000 * instructions * self.instruction_ps)
+    }
+
+    /// What the kernel needs at most to begin a job of so many tasks: D(n).
+    pub fn dispatch_instructions(&self, tasks: usize) -> u64 {
+        self.dispatch_a_instructions + self.dispatch_b_instructions * tasks as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_board_can_be_read_and_has_the_name_of_its_port() {
+        let names: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
+        assert_eq!(names, ["mcf5208evb", "mps2-an385"]);
+        for board in Board::all() {
+            assert!(board.rate().ticks_of_ps(1_000_000_000_000) > 1_000_000, "of a second");
+            assert!(sources::has_port(&board.name));
+            assert!(board.dispatch_milli_ticks(1) > 1000);
+        }
+    }
+
+    #[test]
+    fn an_unknown_board_is_refused_with_those_there_are() {
+        let error = Board::named("arduino").expect_err("none").to_string();
+        assert_eq!(error, "no board arduino: use one of mcf5208evb, mps2-an385");
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What an image says of itself: its processor, and the addresses of its names. ELF, 32 bits,
+//! either order of bytes.
+
+/// Of an ELF image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elf<'a> {
+    bytes: &'a [u8],
+    is_big_endian: bool,
+}
+
+/// `e_machine` of the processors that we have boards with.
+const ARM: u32 = 40;
+const M68K: u32 = 4;
+const SYMBOL_TABLE: u32 = 2;
+
+/// Sizes and places of fields, as the ELF specification has them.
+const SECTION_BYTES: usize = 40;
+const SYMBOL_BYTES: usize = 16;
+
+impl<'a> Elf<'a> {
+    /// `None`: no ELF image of 32 bits.
+    pub fn of(bytes: &'a [u8]) -> Option<Self> {
+        match bytes.get(..6)? {
+            [0x7f, b'E', b'L', b'F', 1, order @ (1 | 2)] => {
+                Some(Self { bytes, is_big_endian: *order == 2 })
+            }
+            _ => None,
+        }
+    }
+
+    pub const fn is_big_endian(&self) -> bool {
+        self.is_big_endian
+    }
+
+    /// A number of two or four bytes.
+    fn number<const N: usize>(&self, at: usize) -> Option<u32> {
+        let bytes = self.bytes.get(at..at.checked_add(N)?)?.iter();
+        let add = |sum: u32, byte: &u8| sum << 8 | u32::from(*byte);
+        Some(if self.is_big_endian { bytes.fold(0, add) } else { bytes.rev().fold(0, add) })
+    }
+
+    fn word(&self, at: usize) -> Option<usize> {
+        self.number::<4>(at).map(|number| number as usize)
+    }
+
+    /// The board that this image is for, if it is for one of ours.
+    pub fn board(&self) -> Option<&'static str> {
+        match self.number::<2>(18)? {
+            ARM => Some("mps2-an385"),
+            M68K => Some("mcf5208evb"),
+            _ => None,
+        }
+    }
+
+    fn section(&self, index: usize) -> Option<usize> {
+        self.word(32)?.checked_add(index.checked_mul(SECTION_BYTES)?)
+    }
+
+    /// The address of a variable or a function.
+    pub fn address(&self, name: &str) -> Option<u32> {
+        let sections = 0..self.number::<2>(48)? as usize;
+        let mut tables = sections.filter_map(|index| self.section(index));
+        let table = tables.find(|at| self.number::<4>(at + 4) == Some(SYMBOL_TABLE))?;
+        let (from, bytes) = (self.word(table + 16)?, self.word(table + 20)?);
+        let texts = self.word(self.section(self.word(table + 24)?)?.checked_add(16)?)?;
+        let symbols = (0..bytes / SYMBOL_BYTES).map(|index| from + index * SYMBOL_BYTES);
+        let is_it = |symbol: &usize| {
+            let text = self.word(*symbol).and_then(|at| self.bytes.get(texts.checked_add(at)?..));
+            text.and_then(|text| text.strip_prefix(name.as_bytes()))
+                .is_some_and(|rest| rest.first() == Some(&0))
+        };
+        symbols
+            .take_while(|symbol| *symbol < self.bytes.len())
+            .find(is_it)
+            .and_then(|symbol| self.number::<4>(symbol + 4))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Header, a section of symbols, one of texts, a symbol `there` at 0x1234.
+    fn image(is_big_endian: bool) -> Vec<u8> {
+        let mut image = vec![0; 52 + 2 * SECTION_BYTES + SYMBOL_BYTES + 8];
+        image[..6].copy_from_slice(&[0x7f, b'E', b'L', b'F', 1, 1 + u8::from(is_big_endian)]);
+        let (symbols, texts) = (52 + 2 * SECTION_BYTES, 52 + 2 * SECTION_BYTES + SYMBOL_BYTES);
+        let mut put = |at: usize, bytes: usize, number: usize| {
+            let number = (number as u32).to_be_bytes();
+            for (place, byte) in number[4 - bytes..].iter().enumerate() {
+                image[if is_big_endian { at + place } else { at + bytes - 1 - place }] = *byte;
+            }
+        };
+        put(18, 2, ARM as usize);
+        put(32, 4, 52);
+        put(48, 2, 2);
+        put(52 + 4, 4, SYMBOL_TABLE as usize);
+        put(52 + 16, 4, symbols);
+        put(52 + 20, 4, SYMBOL_BYTES);
+        put(52 + 24, 4, 1);
+        put(52 + SECTION_BYTES + 16, 4, texts);
+        put(symbols, 4, 1);
+        put(symbols + 4, 4, 0x1234);
+        image[texts + 1..texts + 7].copy_from_slice(b"there\0");
+        image
+    }
+
+    #[test]
+    fn names_have_addresses_in_either_order_of_bytes() {
+        for is_big_endian in [false, true] {
+            let image = image(is_big_endian);
+            let elf = Elf::of(&image).expect("an image");
+            assert_eq!(elf.board(), Some("mps2-an385"));
+            assert_eq!(elf.address("there"), Some(0x1234));
+            assert_eq!(elf.address("the"), None);
+            assert_eq!(elf.address("theree"), None);
+        }
+    }
+
+    #[test]
+    fn an_image_that_is_cut_has_no_names() {
+        let image = image(false);
+        for bytes in 0..image.len() {
+            let address = Elf::of(&image[..bytes]).and_then(|elf| elf.address("there"));
+            assert!(address.is_none() || bytes + 2 > image.len() - 1, "{bytes}");
+        }
+        assert_eq!(Elf::of(b"#!/bin/sh"), None);
+    }
+}

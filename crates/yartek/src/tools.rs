@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! Compilers and QEMU: builds an image, and runs it.
+//!
+//! QEMU counts instructions instead of time (`-icount`): an instruction takes 32 ns of virtual
+//! time, whatever this machine does meanwhile, so two runs print the same bytes.
+
+use crate::elf::Elf;
+use crate::sources;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{fs, io, thread};
+
+/// How a board's programs are made and run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine<'a> {
+    /// The directory below `yartek/port`.
+    pub port: &'a str,
+    /// QEMU's command.
+    pub qemu: &'a [String],
+    pub compiler: &'a str,
+    pub flags: &'a [String],
+}
+
+/// What runs on the kernel, besides the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Application<'a> {
+    /// Prints each job.
+    Spin,
+    /// Nothing: for sizes.
+    Empty,
+    /// C files of the user.
+    Files(&'a [PathBuf]),
+}
+
+/// Why there is no image, or no run.
+#[derive(Debug, thiserror::Error)]
+pub enum ToolError {
+    #[error("there is no {program} here: install the package {package}")]
+    Missing { program: String, package: &'static str },
+    #[error(
+        "{program} is of version {found}, and {OLDEST_QEMU} or newer is needed: install {package} \
+         from a newer release (on Debian 12: from bookworm-backports)"
+    )]
+    TooOld { program: String, found: String, package: &'static str },
+    #[error("{compiler} refuses the program, and says: {said}")]
+    Refused { compiler: String, said: String },
+    #[error("{0}: no image of a board: asmp yartek build makes one", path.display())]
+    NoImage { path: PathBuf },
+    #[error("{program} cannot be run: {cause}")]
+    Program { program: String, cause: io::Error },
+    #[error("{0}: {cause}", path.display())]
+    File { path: PathBuf, cause: io::Error },
+    #[error("QEMU did not start the image: {said}")]
+    NotStarted { said: String },
+}
+
+const OLDEST_QEMU: u32 = 10;
+/// A guest that prints more is ended.
+const MOST_CONSOLE_BYTES: u64 = 256 << 20;
+const WORDS_OF_A_TRACE: &str = "yk_trace_until";
+
+/// Debian's package of a program.
+fn package(program: &str) -> &'static str {
+    match program {
+        "arm-none-eabi-gcc" => "gcc-arm-none-eabi",
+        "m68k-linux-gnu-gcc" => "gcc-m68k-linux-gnu",
+        "qemu-system-arm" => "qemu-system-arm",
+        "qemu-system-m68k" => "qemu-system-misc",
+        _ => "that has it",
+    }
+}
+
+fn not_run(program: &str, cause: io::Error) -> ToolError {
+    let program = program.to_owned();
+    match cause.kind() {
+        io::ErrorKind::NotFound => ToolError::Missing { package: package(&program), program },
+        _ => ToolError::Program { program, cause },
+    }
+}
+
+fn of_file(path: &Path, cause: io::Error) -> ToolError {
+    ToolError::File { path: path.to_owned(), cause }
+}
+
+/// Compiles kernel, port, table and application. The image replaces what is there.
+pub fn build(
+    machine: &Machine,
+    application: Application,
+    table: &str,
+    image: &Path,
+) -> Result<(), ToolError> {
+    let dir = tempfile::tempdir().map_err(|cause| of_file(&std::env::temp_dir(), cause))?;
+    sources::unpack(dir.path()).map_err(|cause| of_file(dir.path(), cause))?;
+    let written = dir.path().join("table.c");
+    fs::write(&written, table).map_err(|cause| of_file(&written, cause))?;
+    let port = Path::new("port").join(machine.port);
+    let mut command = Command::new(machine.compiler);
+    command.current_dir(dir.path()).args(machine.flags).args([
+        "-std=c11",
+        "-Os",
+        "-g",
+        "-ffreestanding",
+        "-nostdlib",
+        "-static",
+        "-no-pie",
+        "-fno-pie",
+        "-ffunction-sections",
+        "-fdata-sections",
+        // It would call memcpy() inside memcpy().
+        "-fno-tree-loop-distribute-patterns",
+        "-Wall",
+        "-Wextra",
+        "-Wconversion",
+        "-Iinclude",
+        "-Ikernel",
+        "-Imodules",
+        "-Wl,--gc-sections,--build-id=none,-z,noexecstack,--no-warn-rwx-segments",
+    ]);
+    // Another compiler may know more warnings: that stops no user.
+    command.args(std::env::var_os("ASMP_CI").map(|_| "-Werror"));
+    command.arg("-T").arg(port.join("link.ld"));
+    command.args([port.join("start.S"), port.join("port.c")]).args(sources::kernel());
+    match application {
+        Application::Spin => command.arg("app/spin/main.c"),
+        Application::Empty => command.arg("app/empty/main.c"),
+        Application::Files(files) => {
+            let absolute =
+                |path: &PathBuf| std::path::absolute(path).map_err(|cause| of_file(path, cause));
+            command.args(files.iter().map(absolute).collect::<Result<Vec<_>, _>>()?)
+        }
+    };
+    let made = dir.path().join("image.elf");
+    command.arg("table.c").arg("-o").arg(&made);
+    let output = command.output().map_err(|cause| not_run(machine.compiler, cause))?;
+    if !output.status.success() {
+        let said = reason(&String::from_utf8_lossy(&output.stderr));
+        return Err(ToolError::Refused { compiler: machine.compiler.to_owned(), said });
+    }
+    let bytes = fs::read(&made).map_err(|cause| of_file(&made, cause))?;
+    fs::write(image, bytes).map_err(|cause| of_file(image, cause))
+}
+
+/// The line that says most of what compiler and linker say.
+fn reason(said: &str) -> String {
+    const UNDEFINED: &str = "undefined reference to ";
+    let undefined = said.lines().find_map(|line| Some(&line[line.find(UNDEFINED)?..]));
+    let error = || said.lines().find(|line| line.contains("error: "));
+    undefined.or_else(error).or(said.lines().next()).unwrap_or("nothing").trim().to_owned()
+}
+
+/// Is all here that a board needs? Errors: what is not.
+pub fn missing(machine: &Machine) -> Result<(), ToolError> {
+    let asked = Command::new(machine.compiler).arg("--version").output();
+    asked.map_err(|cause| not_run(machine.compiler, cause))?;
+    machine.qemu.first().map_or(Ok(()), |program| version(program))
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    /// With QEMU's exit code, the guest's own.
+    Exit(i32),
+    /// By us: it went on for longer than allowed, or printed more.
+    Ended,
+}
+
+/// What a run gave.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Output {
+    pub console: String,
+    pub ending: Ending,
+}
+
+fn version(program: &str) -> Result<(), ToolError> {
+    let output = Command::new(program).arg("--version").output();
+    let output = output.map_err(|cause| not_run(program, cause))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let found = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
+    let found = found.unwrap_or("unknown");
+    let major = found.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    if major.is_some_and(|major| major >= OLDEST_QEMU) {
+        return Ok(());
+    }
+    let (program, package) = (program.to_owned(), package(program));
+    Err(ToolError::TooOld { program, found: found.to_owned(), package })
+}
+
+/// All that a program prints there, as it comes.
+fn reader(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(stream) = stream {
+            // What could be read counts.
+            let _ = stream.take(MOST_CONSOLE_BYTES).read_to_end(&mut bytes);
+        }
+        // Fails if we no longer wait.
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// Ends with us, whatever happens.
+struct Guest(Child);
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs an image. A guest with a trace ends itself at `until_ticks` after its epoch; any guest is
+/// ended once `wall` has passed on this machine.
+pub fn run(
+    qemu: &[String],
+    image: &Path,
+    until_ticks: u64,
+    wall: Duration,
+) -> Result<Output, ToolError> {
+    let bytes = fs::read(image).map_err(|cause| of_file(image, cause))?;
+    let no_image = || ToolError::NoImage { path: image.to_owned() };
+    let elf = Elf::of(&bytes).ok_or_else(no_image)?;
+    let (program, words) = qemu.split_first().ok_or_else(no_image)?;
+    version(program)?;
+    let mut command = Command::new(program);
+    command.args(words).args(["-icount", "shift=5,sleep=off"]);
+    command.args(["-display", "none", "-monitor", "none", "-serial", "stdio"]);
+    command.arg("-kernel").arg(image);
+    if let Some(address) = elf.address(WORDS_OF_A_TRACE) {
+        let order = if elf.is_big_endian() { "on" } else { "off" };
+        command.arg("-device").arg(format!(
+            "loader,addr={address:#x},data={until_ticks:#x},data-len=8,data-be={order}"
+        ));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut guest = Guest(command.spawn().map_err(|cause| not_run(program, cause))?);
+    let console = reader(guest.0.stdout.take());
+    let errors = reader(guest.0.stderr.take());
+    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let (bytes, is_over) = match console.recv_timeout(wall) {
+        Ok(bytes) => {
+            let is_over = bytes.len() as u64 == MOST_CONSOLE_BYTES;
+            (bytes, is_over)
+        }
+        Err(_) => {
+            // The reader then has all of it.
+            let _ = guest.0.kill();
+            (console.recv().unwrap_or_default(), true)
+        }
+    };
+    if is_over {
+        return Ok(Output { console: text(bytes), ending: Ending::Ended });
+    }
+    let status = guest.0.wait().map_err(|cause| not_run(program, cause))?;
+    let said = text(errors.recv().unwrap_or_default());
+    match status.code() {
+        Some(0) => {}
+        Some(_) if bytes.is_empty() && !said.is_empty() => {
+            let said = said.lines().next().unwrap_or_default().to_owned();
+            return Err(ToolError::NotStarted { said });
+        }
+        _ => {}
+    }
+    Ok(Output { console: text(bytes), ending: Ending::Exit(status.code().unwrap_or(1)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_names_the_cause_is_told() {
+        let of_linker = "in: In function `main':\n\
+                         ld: /tmp/c.o:(.rodata): undefined reference to `blink'\n\
+                         collect2: error: ld returned 1 exit status\n";
+        assert_eq!(reason(of_linker), "undefined reference to `blink'");
+        let of_compiler = "main.c: In function 'main':\nmain.c:3:1: error: expected ';'\n";
+        assert_eq!(reason(of_compiler), "main.c:3:1: error: expected ';'");
+        assert_eq!(reason("out of memory"), "out of memory");
+        assert_eq!(reason(""), "nothing");
+    }
+}

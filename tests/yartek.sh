@@ -1,0 +1,43 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# The tests of yartek, on its boards, too. Installs what is missing for that: compilers for the
+# boards, and QEMU as in the lab. Where it cannot, those tests say what they miss and are skipped.
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+# shellcheck source=vm/lib.sh
+. "$here/vm/lib.sh"
+export DEBIAN_FRONTEND=noninteractive
+
+# A compiler, and the package that brings it.
+compilers='
+arm-none-eabi-gcc   gcc-arm-none-eabi
+m68k-linux-gnu-gcc  gcc-m68k-linux-gnu
+'
+
+missing_packages() {
+    local compiler package
+    while read -r compiler package; do
+        [ -z "$compiler" ] || command -v "$compiler" >/dev/null || echo "$package"
+    done <<<"$compilers"
+}
+
+install_all() {
+    local packages
+    mapfile -t packages < <(missing_packages)
+    if [ ${#packages[@]} -gt 0 ]; then
+        say "installing ${packages[*]}"
+        as_root apt-get -qq update
+        as_root apt-get -qq install -y --no-install-recommends "${packages[@]}" >/dev/null
+    fi
+    install_qemu qemu-system-arm qemu-system-arm
+    install_qemu qemu-system-m68k qemu-system-misc
+}
+
+# A process of its own: `set -e` does not hold in a function that is asked for its result.
+if [ "${1:-}" = install ]; then
+    install_all
+    exit
+fi
+"$0" install || say "not all could be installed"
+cd "$here/.."
+exec tests/counted.sh yartek cargo test --quiet -p asmp-yartek -- --show-output

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * MCF5208EVB: ColdFire V2, 166.67 MHz, its timers 83.33 MHz / 64.
+ *
+ * Clock:  PIT0, 16 bits, and a sum of what its wraps are worth (50 ms each).
+ * Alarm:  PIT1.
+ * Guard:  in the interrupt of the wraps.
+ * Lines:  any source of the interrupt controller.
+ */
+#include "../../kernel/port.h"
+
+struct pit {
+	uint16_t control;
+	uint16_t modulus;
+	uint16_t count;
+};
+enum {
+	PIT_RUNS = 0x01,
+	PIT_RELOADS = 0x02,
+	/* Reads: does it ask for an interrupt? Writes of 1: it no longer does. */
+	PIT_FLAG = 0x04,
+	PIT_INTERRUPTS = 0x08,
+	PIT_TAKES_MODULUS_AT_ONCE = 0x10,
+	PIT_BY_64 = 6 << 8
+};
+
+#define BYTE(address) (*(volatile uint8_t *)(address))
+#define PIT0 ((volatile struct pit *)0xfc080000)
+#define PIT1 ((volatile struct pit *)0xfc084000)
+#define UART_STATUS BYTE(0xfc060004)
+#define UART_COMMAND BYTE(0xfc060008)
+#define UART_DATA BYTE(0xfc06000c)
+#define INTERRUPT_MASK BYTE(0xfc04801c)
+#define INTERRUPT_UNMASK BYTE(0xfc04801d)
+#define INTERRUPT_LEVEL(source) BYTE(0xfc048040 + (source))
+
+enum { CLOCK_SOURCE = 4, ALARM_SOURCE = 5, FIRST_VECTOR = 64 };
+enum { ALARM = 1, LINES = 3, URGENT = 6 };
+/* PIT0 counts so many steps from wrap to wrap. (QEMU's does; the manual says one more.) */
+enum { WRAP = 0xffff };
+enum { FARTHEST = 0xffff };
+
+/* link.ld, start.S */
+extern uint32_t yk_port_vectors[256];
+extern const uint8_t yk_port_slept[];
+
+const uint32_t yk_port_spin_ticks = 5;
+
+static uint8_t source_of[YK_MAX_LINES];
+/* What the wraps are worth. The low half is written last, and read first. */
+static volatile uint32_t wrapped_high;
+static volatile uint32_t wrapped_low;
+/* The background's stack while it looks and sleeps, else 0. */
+volatile uint32_t *volatile yk_port_sleeper;
+
+static void YK_HANDLER count_wrap(void)
+{
+	uint32_t low = wrapped_low + WRAP;
+
+	wrapped_high += low < WRAP;
+	wrapped_low = low;
+	PIT0->control |= PIT_FLAG;
+	yk_guard();
+}
+
+static void YK_HANDLER alarm(void)
+{
+	PIT1->control |= PIT_FLAG;
+	yk_alarm();
+}
+
+yk_ticks yk_port_now(void)
+{
+	uint32_t high, low, count;
+
+	/* It counts down. Right after a wrap, its interrupt may not be taken yet. */
+	do {
+		low = wrapped_low;
+		high = wrapped_high;
+		count = PIT0->count;
+	} while (PIT0->control & PIT_FLAG || low != wrapped_low);
+	return ((yk_ticks)high << 32 | low) + (WRAP - count);
+}
+
+bool yk_port_alarm(yk_ticks at)
+{
+	yk_ticks now = yk_port_now();
+
+	if (at <= now)
+		return false;
+	PIT1->modulus = at - now > FARTHEST ? FARTHEST : (uint16_t)(at - now);
+	return true;
+}
+
+void yk_port_alarm_now(void)
+{
+	PIT1->modulus = 1;
+}
+
+void yk_port_wake(void)
+{
+	volatile uint32_t *stack = yk_port_sleeper;
+
+	yk_woken = 1;
+	/* The interrupt that came first has put two words below it; the address is the second. */
+	if (stack)
+		stack[-1] = (uint32_t)yk_port_slept;
+}
+
+void yk_port_mask(uint32_t line)
+{
+	INTERRUPT_MASK = source_of[line];
+}
+
+void yk_port_unmask(uint32_t line)
+{
+	INTERRUPT_UNMASK = source_of[line];
+}
+
+static void serve_source(uint32_t source, uint8_t level, void (*handler)(void))
+{
+	yk_port_vectors[FIRST_VECTOR + source] = (uint32_t)handler;
+	INTERRUPT_LEVEL(source) = level;
+	INTERRUPT_UNMASK = (uint8_t)source;
+}
+
+void yk_port_attach(uint32_t line, uint32_t source, void (*handler)(void))
+{
+	source_of[line] = (uint8_t)source;
+	serve_source(source, LINES, handler);
+}
+
+void yk_port_start(void)
+{
+	enum { CLOCK = PIT_BY_64 | PIT_TAKES_MODULUS_AT_ONCE | PIT_INTERRUPTS };
+
+	serve_source(CLOCK_SOURCE, URGENT, count_wrap);
+	serve_source(ALARM_SOURCE, ALARM, alarm);
+	/* In this order: else the first count is 0. */
+	PIT0->control = CLOCK | PIT_RELOADS;
+	PIT0->modulus = WRAP;
+	PIT0->control = CLOCK | PIT_RELOADS | PIT_RUNS;
+	PIT1->control = CLOCK;
+	PIT1->modulus = FARTHEST;
+	PIT1->control = CLOCK | PIT_RUNS;
+}
+
+bool yk_port_put(uint8_t byte)
+{
+	enum { TRANSMITS = 4, HAS_ROOM = 4 };
+
+	UART_COMMAND = TRANSMITS;
+	if (!(UART_STATUS & HAS_ROOM))
+		return false;
+	UART_DATA = byte;
+	return true;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Jobs that do what no job may. The table of tests/boards.rs chooses one. */
+#include "trace.h"
+
+void hang(const struct yk_job *job);
+void trap(const struct yk_job *job);
+
+void hang(const struct yk_job *job)
+{
+	if (job->activation < 2)
+		return;
+	for (;;)
+		;
+}
+
+void trap(const struct yk_job *job)
+{
+	(void)job;
+#ifdef __mcoldfire__
+	__asm__ volatile("illegal");
+#else
+	__asm__ volatile("udf #0");
+#endif
+}
+
+void yk_ended(const struct yk_job *job, yk_ticks end)
+{
+	yk_trace_keep(job, end);
+}
+
+bool yk_background(void)
+{
+	return yk_trace_print();
+}
+
+void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)
+{
+	yk_trace_fault(why, job, address);
+}
+
+int main(void)
+{
+	yk_run();
+}

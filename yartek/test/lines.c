@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Two lines raised at random instants, under real-time load, by the table of tests/boards.rs.
+ * Prints what was raised and served, then `good` if nothing was lost, doubled or out of order.
+ *
+ * Line 0 is bounded by `most`, and storms now and then. Each third raise of it raises line 1, too.
+ */
+#include "yartek.h"
+
+#include "port.h"
+#include "console.h"
+#include "trace.h"
+
+/* After the last raise all is served in much fewer rounds of the background. */
+enum { RAISES = 40000, LINES = 2, LAST_ROUNDS = 10000 };
+
+static uint32_t raised[LINES];
+static uint32_t served[LINES];
+/* Of handlers: which line came into the queue, in that order. */
+static uint8_t came[4 * RAISES];
+static volatile uint32_t came_count;
+static uint32_t went_count;
+static uint32_t passed;
+static bool is_wrong;
+
+static uint32_t random_up_to(uint32_t most)
+{
+	static uint32_t state = 1;
+
+	state = state * 1664525 + 1013904223;
+	return (state >> 8) % (most + 1);
+}
+
+static void raise(uint32_t line)
+{
+	if (yk_table.lines[line].queued == yk_table.lines[line].taken)
+		came[came_count++] = (uint8_t)line;
+	raised[line]++;
+	yk_raise(line);
+}
+
+#ifdef __mcoldfire__
+
+/* The transmitter of UART1 is ready at all times, and so interrupts as soon as it may. */
+#define UART(offset) (*(volatile uint8_t *)(0xfc064000 + (offset)))
+enum { COMMAND = 8, INTERRUPTS = 0x14, SOURCE = 27 };
+
+static void YK_HANDLER handle(void)
+{
+	/* Storms: it interrupts again at once. */
+	if (random_up_to(9))
+		UART(INTERRUPTS) = 0;
+	raise(0);
+	if (raised[0] % 3 == 0)
+		raise(1);
+}
+
+static void attach(void)
+{
+	yk_port_attach(0, SOURCE, handle);
+	UART(COMMAND) = 4;
+}
+
+/* Interrupts right here. */
+static void provoke(void)
+{
+	UART(INTERRUPTS) = raised[0] < RAISES;
+}
+
+#else
+
+/* The first dual timer counts random numbers down, 25 a microsecond. */
+#define DUAL_TIMER(offset) (*(volatile uint32_t *)(0x40002000 + (offset)))
+#define NVIC_PEND (*(volatile uint32_t *)0xe000e200)
+enum { LOAD = 0, CONTROL = 8, CLEAR = 12, DUAL_TIMER_SOURCE = 10, OTHER_SOURCE = 20 };
+
+static void handle(void)
+{
+	DUAL_TIMER(CLEAR) = 1;
+	DUAL_TIMER(LOAD) = random_up_to(9) ? 100 + random_up_to(3000) : 60;
+	if (raised[0] >= RAISES)
+		DUAL_TIMER(CONTROL) = 0;
+	raise(0);
+	if (raised[0] % 3 == 0)
+		NVIC_PEND = 1 << OTHER_SOURCE;
+}
+
+static void handle_other(void)
+{
+	raise(1);
+}
+
+static void attach(void)
+{
+	yk_port_attach(0, DUAL_TIMER_SOURCE, handle);
+	yk_port_attach(1, OTHER_SOURCE, handle_other);
+	DUAL_TIMER(LOAD) = 1000;
+	DUAL_TIMER(CONTROL) = 0xe2;
+}
+
+static void provoke(void)
+{
+}
+
+#endif
+
+static void serve(uint32_t line, uint32_t raises)
+{
+	served[line] += raises;
+	is_wrong |= !raises;
+	/* A place whose raises the service before has served goes without a service. */
+	for (; went_count != came_count && came[went_count] != line; went_count++)
+		passed++;
+	is_wrong |= went_count == came_count;
+	went_count++;
+}
+
+void serve_0(uint32_t raises);
+void serve_1(uint32_t raises);
+void work(const struct yk_job *job);
+
+void serve_0(uint32_t raises)
+{
+	serve(0, raises);
+	/* Of any length, so that raises come meanwhile. */
+	for (uint32_t n = random_up_to(300); n; n--)
+		provoke();
+}
+
+void serve_1(uint32_t raises)
+{
+	serve(1, raises);
+}
+
+/* A job of a random length. */
+void work(const struct yk_job *job)
+{
+	(void)job;
+	for (uint32_t n = random_up_to(3000); n; n--)
+		if (n % 512 == 0)
+			provoke();
+}
+
+static void put(const char *name, uint32_t number)
+{
+	yk_console_text(name);
+	yk_console_decimal(number);
+	yk_console_byte('\n');
+}
+
+bool yk_background(void)
+{
+	static uint32_t last_rounds;
+	bool is_done = raised[0] >= RAISES;
+
+	for (uint32_t n = random_up_to(50); n; n--)
+		__asm__ volatile("");
+	provoke();
+	for (uint32_t line = 0; line < LINES; line++)
+		is_done &= raised[line] == served[line] && raised[line] == yk_table.lines[line].raised;
+	last_rounds += raised[0] >= RAISES;
+	is_wrong |= last_rounds > LAST_ROUNDS;
+	if (!is_done && last_rounds <= LAST_ROUNDS)
+		return random_up_to(1);
+	put("raised ", raised[0]);
+	put("raised ", raised[1]);
+	put("passed ", passed);
+	put("masked ", yk_table.lines[0].masked);
+	put("jobs ", yk_stats(0)->ended);
+	is_wrong |= yk_table.lines[0].masked != yk_table.lines[0].unmasked;
+	yk_console_text(is_wrong ? "wrong\n" : "good\n");
+	yk_port_exit(is_wrong);
+}
+
+void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)
+{
+	yk_trace_fault(why, job, address);
+}
+
+int main(void)
+{
+	attach();
+	yk_run();
+}
