@@ -123,9 +123,11 @@ fn classes() {
     let (before, others_before, ns_before) = (computed(&first), computed(&others), rt1_ns());
     until("RT1 computes", || computed(&first) - before > 400);
     let (rt1, linux) = (computed(&first) - before, computed(&others) - others_before);
-    assert!(rt1 > 4 * linux, "RT1 had {rt1} ticks, others {linux}");
+    // Eight alike would have as much. A turn of a Linux task is long where the host is busy.
+    assert!(rt1 > 2 * linux, "RT1 had {rt1} ticks, others {linux}");
     let (counted, ticks) = ((rt1_ns() - ns_before) / 10_000_000, computed(&first) - before);
-    assert!((ticks * 8 / 10..ticks * 12 / 10).contains(&counted), "{counted} of {ticks} ticks");
+    // Interrupts count, too: here and not there.
+    assert!((ticks * 8 / 10..ticks * 16 / 10).contains(&counted), "{counted} of {ticks} ticks");
     asmp(&format!("class linux --pid {}", first[0].id())).done();
     class_of(&first[0]).says("linux");
     let child = format!("sleep 1000 & {program} class --pid $!; kill $!");
