@@ -68,13 +68,14 @@ impl Board {
         Rate::new(self.ticks_per_s_num, self.ticks_per_s_den).expect("a test has read it")
     }
 
-    /// What the kernel needs at most to begin a job, in thousandths of a tick.
+    /// How late the kernel begins a job at most, in thousandths of a tick: D(n), and an interrupt of
+    /// the clock, which may fall into it.
     pub fn dispatch_milli_ticks(&self, tasks: usize) -> u64 {
-        let instructions = self.dispatch_instructions(tasks);
+        let instructions = self.dispatch_instructions(tasks) + self.clock_interrupt_instructions;
         self.rate().ticks_of_ps(1000 * instructions * self.instruction_ps)
     }
 
-    /// What the kernel needs at most to begin a job of so many tasks: D(n).
+    /// What the kernel needs at most to begin a job of so many tasks, without interrupts: D(n).
     pub fn dispatch_instructions(&self, tasks: usize) -> u64 {
         self.dispatch_a_instructions + self.dispatch_b_instructions * tasks as u64
     }

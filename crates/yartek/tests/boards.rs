@@ -5,12 +5,7 @@ mod board;
 
 use asmp_analysis::Task;
 use asmp_yartek::{Application, Ending, Order, Output, Trace, expect};
-use board::{Board, Line, each};
-use std::path::{Path, PathBuf};
-
-fn c_file(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek/test").join(name)
-}
+use board::{Board, Line, c_file, each};
 
 fn number(output: &Output, name: &str) -> u64 {
     let mut lines = output.console.lines().filter_map(|line| line.strip_prefix(name));

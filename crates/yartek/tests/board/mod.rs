@@ -4,8 +4,9 @@
 #![allow(dead_code, reason = "tests and the example each use a part")]
 
 use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Clock, Output, build, missing, run};
+use asmp_yartek::{Application, Clock, Machine, Output, build, missing, run};
 use std::fmt::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A guest that takes longer hangs.
@@ -13,6 +14,11 @@ const WALL: Duration = Duration::from_secs(240);
 
 /// A board, with what tests ask of it.
 pub struct Board(pub asmp_yartek::Board);
+
+/// One of `yartek/test`.
+pub fn c_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek/test").join(name)
+}
 
 pub struct Line {
     pub service: &'static str,
@@ -103,9 +109,23 @@ impl Board {
 
     /// Runs until so many ticks after the epoch.
     pub fn run(&self, application: Application, table: &str, until_ticks: u64) -> Output {
+        self.run_with(&[], application, table, until_ticks)
+    }
+
+    /// The same, with more words for the compiler.
+    pub fn run_with(
+        &self,
+        words: &[&str],
+        application: Application,
+        table: &str,
+        until_ticks: u64,
+    ) -> Output {
         let dir = tempfile::tempdir().expect("a directory");
         let image = dir.path().join("image.elf");
         let machine = self.0.machine();
+        let words = words.iter().map(|word| (*word).to_owned());
+        let flags: Vec<String> = machine.flags.iter().cloned().chain(words).collect();
+        let machine = Machine { flags: &flags, ..machine };
         build(&machine, application, table, &image).expect("an image");
         run(machine.qemu, &image, until_ticks, WALL).expect("a run")
     }
