@@ -4,6 +4,7 @@
 
 void hang(const struct yk_job *job);
 void trap(const struct yk_job *job);
+void mask(const struct yk_job *job);
 
 void hang(const struct yk_job *job)
 {
@@ -22,6 +23,18 @@ void trap(const struct yk_job *job)
 	__asm__ volatile("udf #0");
 #endif
 }
+
+#ifdef PLANT
+void mask(const struct yk_job *job)
+{
+	(void)job;
+#ifdef __mcoldfire__
+	__asm__ volatile("move.w #0x2700, %sr");
+#else
+	__asm__ volatile("cpsid i");
+#endif
+}
+#endif
 
 void yk_ended(const struct yk_job *job, yk_ticks end)
 {

@@ -8,6 +8,7 @@ mod compare;
 #[cfg(feature = "core-c")]
 mod core_c;
 mod elf;
+mod image;
 mod proof;
 mod sources;
 mod table;

@@ -47,6 +47,8 @@ pub enum ToolError {
     TooOld { program: String, found: String, package: &'static str },
     #[error("{compiler} refuses the program, and says: {said}")]
     Refused { compiler: String, said: String },
+    #[error("{function} masks interrupts ({instruction}), which no proof counts: leave that out")]
+    Masks { function: String, instruction: String },
     #[error("{0}: no image of a board: asmp yartek build makes one", path.display())]
     NoImage { path: PathBuf },
     #[error("{program} cannot be run: {cause}")]
@@ -67,6 +69,8 @@ fn package(program: &str) -> &'static str {
     match program {
         "arm-none-eabi-gcc" => "gcc-arm-none-eabi",
         "m68k-linux-gnu-gcc" => "gcc-m68k-linux-gnu",
+        "arm-none-eabi-objdump" => "binutils-arm-none-eabi",
+        "m68k-linux-gnu-objdump" => "binutils-m68k-linux-gnu",
         "qemu-system-arm" => "qemu-system-arm",
         "qemu-system-m68k" => "qemu-system-misc",
         _ => "that has it",
@@ -85,7 +89,8 @@ fn of_file(path: &Path, cause: io::Error) -> ToolError {
     ToolError::File { path: path.to_owned(), cause }
 }
 
-/// Compiles kernel, port, table and application. The image replaces what is there.
+/// Compiles kernel, port, table and application. The image replaces what is there. Errors: also a
+/// program that masks interrupts once the kernel runs.
 pub fn build(
     machine: &Machine,
     application: Application,
@@ -138,6 +143,11 @@ pub fn build(
     if !output.status.success() {
         let said = reason(&String::from_utf8_lossy(&output.stderr));
         return Err(ToolError::Refused { compiler: machine.compiler.to_owned(), said });
+    }
+    let disassembler = crate::image::disassembler(machine.compiler);
+    let masking = crate::image::masking(&disassembler, &made);
+    if let Some(found) = masking.map_err(|cause| not_run(&disassembler, cause))? {
+        return Err(ToolError::Masks { function: found.function, instruction: found.instruction });
     }
     let bytes = fs::read(&made).map_err(|cause| of_file(&made, cause))?;
     fs::write(image, bytes).map_err(|cause| of_file(image, cause))

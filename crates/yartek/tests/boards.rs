@@ -60,6 +60,17 @@ fn a_refused_instruction_is_told_with_its_address() {
 }
 
 #[test]
+fn a_program_that_masks_interrupts_is_refused() {
+    each(|board| {
+        let table = board.table(&[("mask", Task::new("a", 100, 10_000), "YK_FINISH")], &[]);
+        let files = [c_file("faults.c")];
+        let error = board.build(&["-DPLANT"], Application::Files(&files), &table, &mut |_| {});
+        let error = error.expect_err("refused").to_string();
+        assert!(error.starts_with("mask masks interrupts ("), "{error}");
+    });
+}
+
+#[test]
 fn a_deadline_that_is_over_is_told_where_a_task_asks_for_it() {
     each(|board| {
         let long = ("yk_spin", Task::new("a", 3000, 10_000), "YK_FINISH");

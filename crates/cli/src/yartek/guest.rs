@@ -71,6 +71,7 @@ pub fn of_tool(error: &ToolError) -> anyhow::Error {
         ToolError::Missing { .. }
         | ToolError::TooOld { .. }
         | ToolError::Refused { .. }
+        | ToolError::Masks { .. }
         | ToolError::Program { .. } => NO_TOOL,
     };
     failure(code, error.to_string())

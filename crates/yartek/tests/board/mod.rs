@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "tests and the example each use a part")]
 
 use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Clock, Machine, Output, build, missing, run};
+use asmp_yartek::{Application, Clock, Machine, Output, ToolError, build, missing, run};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -120,13 +120,30 @@ impl Board {
         table: &str,
         until_ticks: u64,
     ) -> Output {
+        let mut output = None;
+        let machine = self.0.machine();
+        let built = self.build(words, application, table, &mut |image| {
+            output = Some(run(machine.qemu, image, until_ticks, WALL).expect("a run"));
+        });
+        built.expect("an image");
+        output.expect("an image that was run")
+    }
+
+    /// Gives an image to `then`.
+    pub fn build(
+        &self,
+        words: &[&str],
+        application: Application,
+        table: &str,
+        then: &mut dyn FnMut(&Path),
+    ) -> Result<(), ToolError> {
         let dir = tempfile::tempdir().expect("a directory");
         let image = dir.path().join("image.elf");
         let machine = self.0.machine();
         let words = words.iter().map(|word| (*word).to_owned());
         let flags: Vec<String> = machine.flags.iter().cloned().chain(words).collect();
-        let machine = Machine { flags: &flags, ..machine };
-        build(&machine, application, table, &image).expect("an image");
-        run(machine.qemu, &image, until_ticks, WALL).expect("a run")
+        build(&Machine { flags: &flags, ..machine }, application, table, &image)?;
+        then(&image);
+        Ok(())
     }
 }
