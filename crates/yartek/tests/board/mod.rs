@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A guest that takes longer hangs.
-const WALL: Duration = Duration::from_secs(240);
+const WALL: Duration = Duration::from_secs(600);
 
 /// A board, with what tests ask of it.
 pub struct Board(pub asmp_yartek::Board);
