@@ -212,7 +212,6 @@ agreement:
 	cargo run --release -p asmp-analysis --example bench -- agree 0 333334
 	cargo run --release -p asmp-analysis --example bench -- files 0 1000000
 	YARTEK_SETS=100000 cargo test --release -p asmp-yartek --test identity
-	YARTEK_RAISES=1000000 cargo test -p asmp-yartek --test boards no_raise -- --show-output
 	YARTEK_FILES=1000000 cargo test --release -p asmp-yartek --test clock
 
 # Sequences of requests and of other people's hands on the fake machine, 10^5 that no night before

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # The tests of yartek, on its boards, too. Installs what is missing for that: compilers for the
 # boards, and QEMU as in the lab. Where it cannot, those tests say what they miss and are skipped.
+# YARTEK_RAISES=1000000: so many interrupts on each board, some minutes.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=vm/lib.sh
