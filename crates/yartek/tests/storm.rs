@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What a storm of interrupts does to jobs, beside what `check` counts for it.
+
+mod board;
+
+use asmp_analysis::file::{from_toml, no_measurement};
+use asmp_analysis::{Effort, Task};
+use asmp_yartek::{Application, Ending, Table, Trace, prove};
+use board::{Board, Line, c_file, each};
+use std::fmt::Write;
+
+const SET: [(&str, u64, u64); 3] = [("a", 1000, 5000), ("b", 1500, 10_000), ("c", 2000, 20_000)];
+const MOST: u32 = 3;
+const UNTIL_US: u64 = 4_000_000;
+/// The kernel's own time differs so much from job to job.
+const JITTER_INSTRUCTIONS: u64 = 24;
+
+/// By task, what `check` adds to a job for the line.
+fn counted_ticks(board: &Board) -> Vec<u64> {
+    let mut text = String::new();
+    for (name, cost, period) in SET {
+        let times = format!("cost = '{cost} us'\nperiod = '{period} us'\n");
+        write!(text, "[[task]]\nname = '{name}'\n{times}").expect("a text grows");
+    }
+    let costs = |text: &str| {
+        let set = from_toml(text, &no_measurement).expect("a set");
+        let table = Table::of(&set, board.0.rate()).expect("a table");
+        let proof = prove(&set, &table, &board.0, &Effort::default()).expect("a proof");
+        assert_eq!(proof.doubt(&table), None);
+        proof.tasks.iter().map(Task::cost_ticks).collect::<Vec<_>>()
+    };
+    let line = format!("[[interrupt]]\nname = 'i'\nservice = '1 us'\nmost = {MOST}\n");
+    let (without, with) = (costs(&text), costs(&(text + &line)));
+    with.iter().zip(without).map(|(with, without)| with - without).collect()
+}
+
+fn trace(board: &Board, words: &[&str]) -> Trace {
+    let task = |(name, cost, period)| ("work", Task::new(name, cost, period), "YK_FINISH");
+    let table = board.table(&SET.map(task), &[Line { service: "serve", most: MOST }]);
+    let files = [c_file("storm.c")];
+    let output = board.run_with(words, Application::Files(&files), &table, board.ticks(UNTIL_US));
+    assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+    let trace = Trace::of(&output.console, SET.len());
+    assert_eq!(trace.partial, None);
+    trace
+}
+
+#[test]
+fn a_storm_moves_no_job_by_more_than_was_counted() {
+    each(|board| {
+        let counted = counted_ticks(board);
+        let (quiet, storm) = (trace(board, &[]), trace(board, &["-DSTORM"]));
+        let jitter_ticks = board.ticks(JITTER_INSTRUCTIONS * board.0.instruction_ps / 1_000_000);
+        let (mut sum_ticks, mut free_ticks, mut latest) = (0, 0, (0, 0));
+        let mut longer_ticks = 0;
+        for (quiet, storm) in quiet.jobs.iter().zip(&storm.jobs) {
+            let of = |job: &asmp_yartek::Ran| (job.task, job.activation);
+            assert_eq!(of(quiet), of(storm), "{}: another order", board.name());
+            // The CPU was idle, storm or not.
+            if quiet.start_ticks > free_ticks {
+                sum_ticks = 0;
+            }
+            sum_ticks += counted[quiet.task];
+            let late_ticks = storm.begun_ticks.saturating_sub(quiet.begun_ticks);
+            let bound_ticks = sum_ticks + jitter_ticks + 1;
+            let name = board.name();
+            assert!(late_ticks <= bound_ticks, "{name}: {late_ticks} of {bound_ticks}: {storm:?}");
+            latest = latest.max((late_ticks, bound_ticks));
+            let took = |job: &asmp_yartek::Ran| job.end_ticks - job.begun_ticks;
+            let more_ticks = took(storm).saturating_sub(took(quiet));
+            assert!(more_ticks <= counted[quiet.task] + jitter_ticks + 1, "{name}: {more_ticks}");
+            longer_ticks = longer_ticks.max(more_ticks);
+            free_ticks = quiet.end_ticks + sum_ticks;
+        }
+        println!(
+            "{}: {} jobs, latest {latest:?}, longer by {longer_ticks} ticks at most, counted \
+             {counted:?}",
+            board.name(),
+            quiet.jobs.len()
+        );
+        assert!(longer_ticks > 0 && latest.0 > 0 && quiet.jobs.len() > 1000);
+    });
+}
