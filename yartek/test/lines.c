@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Two lines raised at random instants, under real-time load, by the table of tests/boards.rs.
- * RAISES says how many. Prints what was raised and served, then `good` if nothing was lost, doubled or out of order.
+ * RAISES says how many. Prints what was raised and served, then `good` if nothing was lost, doubled
+ * or out of order.
  *
  * Line 0 is bounded by `most`, and storms now and then. Each third raise of it raises line 1, too.
  */
