@@ -68,8 +68,8 @@ impl Board {
         Rate::new(self.ticks_per_s_num, self.ticks_per_s_den).expect("a test has read it")
     }
 
-    /// How late the kernel begins a job at most, in thousandths of a tick: D(n), and an interrupt of
-    /// the clock, which may fall into it.
+    /// How late the kernel begins a job at most, in thousandths of a tick: D(n), and an interrupt
+    /// of the clock, which may fall into it.
     pub fn dispatch_milli_ticks(&self, tasks: usize) -> u64 {
         let instructions = self.dispatch_instructions(tasks) + self.clock_interrupt_instructions;
         self.rate().ticks_of_ps(1000 * instructions * self.instruction_ps)

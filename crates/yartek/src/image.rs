@@ -2,8 +2,8 @@
 //! Does an image mask interrupts once it runs?
 //!
 //! Masked interrupts delay the alarm, handlers and the guard, and no proof counts that; for longer
-//! than a wrap they stop the clock. `main` runs before the kernel, `yk_fault` after a failure: those
-//! may. The start of a port sets the processor to hear all interrupts, which masks none.
+//! than a wrap they stop the clock. `main` runs before the kernel, `yk_fault` after a failure:
+//! those may. The start of a port sets the processor to hear all interrupts, which masks none.
 
 use std::path::Path;
 use std::process::Command;
