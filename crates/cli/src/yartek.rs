@@ -64,24 +64,28 @@ struct OnBoard {
     proof: Proof,
 }
 
-/// Reads and tests a set. The board is that of the option, else of the file. Errors: no such board;
-/// the file is wrong; the board cannot run it.
-fn on_board(path: &Path, option: Option<&str>) -> Result<OnBoard> {
-    let file = tasks(path)?;
-    let named = file.workload.board.as_deref();
-    let board = match (option, named) {
+/// The board of the option, else of the file. Errors: there is no such board, or none is named.
+fn board_of(file: &TaskFile, path: &Path, option: Option<&str>) -> Result<Board> {
+    match (option, file.workload.board.as_deref()) {
         (Some(name), _) => {
-            Board::named(name).map_err(|error| failure(USAGE, format!("--board: {error}")))?
+            Board::named(name).map_err(|error| failure(USAGE, format!("--board: {error}")))
         }
         (None, Some(name)) => {
-            Board::named(name).map_err(|error| wrong(path, &format!("[board]: {error}")))?
+            Board::named(name).map_err(|error| wrong(path, &format!("[board]: {error}")))
         }
         (None, None) => {
             let names: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
-            let what = "which board? give --board, or [board] in the file";
-            return Err(failure(USAGE, format!("{what}, with one of {}", names.join(", "))));
+            let what =
+                "which board? give --board NAME, or [board] with name = \"NAME\" in the file";
+            Err(failure(USAGE, format!("{what}; NAME is {}", names.join(" or "))))
         }
-    };
+    }
+}
+
+/// Reads and tests a set. Errors: no such board; the file is wrong; the board cannot run it.
+fn on_board(path: &Path, option: Option<&str>) -> Result<OnBoard> {
+    let file = tasks(path)?;
+    let board = board_of(&file, path, option)?;
     let refused = |refusal: Refusal| {
         let ((about, key), what) = (refusal.about(), refusal.to_string());
         let words = match file.placed(Inapplicable::Set { about, key, what }) {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const BOARDS: [&str; 2] = ["mcf5208evb", "mps2-an385"];
+const NO_BOARD: &str = "which board? give --board NAME, or [board] with name = \"NAME\" in the file; \
+                        NAME is mcf5208evb or mps2-an385";
 
 fn asmp(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_asmp")).args(arguments).output().expect("asmp starts")
@@ -53,6 +55,28 @@ fn the_robot_runs_the_simulators_schedule() {
         let said = words(&output.stdout);
         assert!(said.starts_with("194 jobs, same order, latest "), "{said}");
         assert!(said.ends_with(", 0 deadlines missed\n"), "{said}");
+    }
+}
+
+#[test]
+fn run_and_compare_take_the_board_of_the_file_unless_another_is_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = |board: &str| task("a", "2 ms", "10 ms") + &format!("[board]\nname = \"{board}\"\n");
+    for board in BOARDS.into_iter().filter_map(with_tools) {
+        let tasks = set(dir.path(), &text(&board.name));
+        for (verb, says) in [("run", "10 jobs, 0 "), ("compare", "10 jobs, same order, latest ")] {
+            let output = asmp(&["yartek", verb, &tasks, "--for", "95ms"]);
+            assert_eq!(output.status.code(), Some(0), "{output:?}");
+            assert!(words(&output.stdout).starts_with(says), "{output:?}");
+        }
+        let tasks = set(dir.path(), &text("uno"));
+        for verb in ["run", "compare"] {
+            let refused = asmp(&["yartek", verb, &tasks]);
+            let said = words(&refused.stderr);
+            assert!(said.contains("[board]: no board uno") && said.lines().count() == 1, "{said}");
+            let given = asmp(&["yartek", verb, &tasks, "--board", &board.name, "--for", "95ms"]);
+            assert_eq!(given.status.code(), Some(0), "{given:?}");
+        }
     }
 }
 
@@ -190,7 +214,8 @@ fn what_is_missing_or_wrong_is_said_in_a_line_with_its_own_exit_code() {
             64,
             "33 tasks, and a board runs 32 at most",
         ),
-        (asmp(&["yartek", "run", &tasks]), 2, "name a board: --board mcf5208evb or mps2-an385"),
+        (asmp(&["yartek", "run", &tasks]), 2, NO_BOARD),
+        (asmp(&["yartek", "compare", &tasks]), 2, NO_BOARD),
     ] {
         let said = words(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{said}");

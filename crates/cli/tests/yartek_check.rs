@@ -182,7 +182,7 @@ fn a_board_is_named_by_the_option_or_the_file_and_must_be_known() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = file(dir.path(), &format!("{TASK}[board]\nname = 'arduino'\n"));
     for (words, exit, says) in [
-        (&["yartek", "check", "robot.toml"][..], 2, "which board? give --board, or [board]"),
+        (&["yartek", "check", "robot.toml"][..], 2, "which board? give --board NAME, or [board]"),
         (&["yartek", "check", "robot.toml", "--board", "pdp11"], 2, "--board: no board pdp11: use"),
         (
             &["yartek", "check", &path],

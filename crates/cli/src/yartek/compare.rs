@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek compare`: a board against the simulator.
 
-use super::guest::{self, Set, board, show};
+use super::board_of;
+use super::guest::{self, Set, show};
 use crate::analyze::files::{print_json, tasks};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, failure};
@@ -20,11 +21,11 @@ pub struct Args {
     /// asmp yartek compare robot.toml --board mcf5208evb
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
-    /// mcf5208evb or mps2-an385
+    /// The board [default: the one that the file names]
     ///
-    /// A ColdFire V2 and a Cortex-M3. Example: --board mps2-an385
-    #[arg(long, value_name = "BOARD")]
-    board: String,
+    /// mcf5208evb (ColdFire V2) or mps2-an385 (Cortex-M3). Example: --board mps2-an385
+    #[arg(long, value_name = "NAME")]
+    board: Option<String>,
     /// Time of the board
     ///
     /// A number with its unit: ns, us, ms, s, min or h. Jobs that begin before are compared.
@@ -47,8 +48,8 @@ struct Sight<'a> {
 }
 
 pub fn compare(args: &Args) -> Result<u8> {
-    let board = board(&args.board)?;
     let file = tasks(&args.file)?;
+    let board = board_of(&file, &args.file, args.board.as_deref())?;
     let set = Set::of(&guest::spinning(&file), &board, &args.file)?;
     let tasks = &set.tasks;
     let expected = expect(tasks, set.ticks(args.time), board.dispatch_milli_ticks(tasks.len()))

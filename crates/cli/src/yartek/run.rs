@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek run`: a task set or an image on a board in QEMU.
 
-use super::guest::{self, Set, board};
+use super::board_of;
+use super::guest::{self, Set};
 use crate::analyze::files::{separate, tasks, write, wrong};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
@@ -23,10 +24,10 @@ pub struct Args {
     /// the application, *.c. Example: asmp yartek run robot.toml --board mcf5208evb
     #[arg(value_name = "tasks.toml|IMAGE|DIR")]
     file: PathBuf,
-    /// mcf5208evb or mps2-an385; an image tells it by itself
+    /// The board [default: the one that the file names, or that the image is for]
     ///
-    /// A ColdFire V2 and a Cortex-M3. Example: --board mps2-an385
-    #[arg(long, value_name = "BOARD")]
+    /// mcf5208evb (ColdFire V2) or mps2-an385 (Cortex-M3). Example: --board mps2-an385
+    #[arg(long, value_name = "NAME")]
     board: Option<String>,
     /// Time of the board
     ///
@@ -52,12 +53,12 @@ const NEVER_TICKS: u64 = 1 << 60;
 
 pub fn run(args: &Args) -> Result<u8> {
     let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
-    let named = args.board.as_deref().map(board).transpose()?;
     let project = Project::at(&args.file)?;
     let dir = tempfile::tempdir().map_err(|error| failure(UNEXPECTED, error.to_string()))?;
-    let (image, board, tasks, until_ticks) = match (of_image(&project.tasks)?, named) {
-        (Some(board), named) => {
+    let (image, board, tasks, until_ticks) = match of_image(&project.tasks)? {
+        Some(board) => {
             separate(std::slice::from_ref(&args.file), &outputs)?;
+            let named = args.board.as_deref().map(guest::board).transpose()?;
             if let Some(named) = named.filter(|named| named.name != board) {
                 let what = format!("this image is for {board}, not for {}", named.name);
                 return Err(failure(USAGE, format!("{what}: leave --board out")));
@@ -67,12 +68,9 @@ pub fn run(args: &Args) -> Result<u8> {
             let until_ticks = board.rate().ticks_of_ps(ps);
             (args.file.clone(), board, None, until_ticks)
         }
-        (None, None) => {
-            let known: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
-            return Err(failure(USAGE, format!("name a board: --board {}", known.join(" or "))));
-        }
-        (None, Some(board)) => {
+        None => {
             let file = tasks(&project.tasks)?;
+            let board = board_of(&file, &project.tasks, args.board.as_deref())?;
             separate(&file.inputs, &outputs)?;
             let image = dir.path().join("image.elf");
             let set = if project.sources.is_empty() {
