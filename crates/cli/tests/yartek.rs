@@ -181,6 +181,38 @@ fn a_directory_has_a_task_set_and_its_application() {
 }
 
 #[test]
+fn an_application_that_would_not_end_is_refused_at_once() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &task("a", "2 ms", "10 ms"));
+    let [main, image] = ["main.c", "image.elf"].map(|name| dir.path().join(name));
+    let [main_at, image_at] = [&main, &image].map(|path| path.to_str().unwrap());
+    // It has all of the trace but what ends it.
+    let quiet = "#include \"trace.h\"\n\
+        void yk_ended(const struct yk_job *job, yk_ticks end) { yk_trace_keep(job, end); }\n\
+        void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t at)\n\
+        { yk_trace_fault(why, job, at); }\n\
+        int main(void) { yk_run(); }\n";
+    let ends = quiet.to_owned() + "bool yk_background(void) { return yk_trace_print(); }\n";
+    for (source, code) in [(quiet, 40), (&ends, 0)] {
+        fs::write(&main, source).unwrap();
+        let words_of_build = ["--board", &board.name, "--app", main_at, "-o", image_at];
+        let built = asmp(&[&["yartek", "build", &tasks][..], &words_of_build].concat());
+        assert_eq!(built.status.code(), Some(0), "{built:?}");
+        let project = dir.path().to_str().unwrap();
+        let runs = [&[image_at][..], &[project, "--board", &board.name]];
+        for run in runs {
+            let output = asmp(&[&["yartek", "run", "--for", "95ms"], run].concat());
+            assert_eq!(output.status.code(), Some(code), "{output:?}");
+            let said = words(&output.stderr);
+            let refusal = "the application does not end at the time of --for: end yk_background()";
+            assert_eq!(said.contains(run[0]) && said.contains(refusal), code != 0, "{said}");
+            assert_eq!(words(&output.stdout).contains("10 jobs"), code == 0, "{output:?}");
+        }
+    }
+}
+
+#[test]
 fn what_is_missing_or_wrong_is_said_in_a_line_with_its_own_exit_code() {
     let dir = tempfile::tempdir().unwrap();
     let tasks = set(dir.path(), &task("a", "2 ms", "10 ms"));

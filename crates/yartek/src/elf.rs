@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! What an image says of itself: its processor, and the addresses of its names. ELF, 32 bits,
-//! either order of bytes.
+//! What an image says of itself: its processor, its sizes, and the addresses of its names. ELF,
+//! 32 bits, either order of bytes.
 
 /// Of an ELF image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +13,26 @@ pub struct Elf<'a> {
 const ARM: u32 = 40;
 const M68K: u32 = 4;
 const SYMBOL_TABLE: u32 = 2;
+/// Types and flags of sections.
+const NOTHING_IN_THE_FILE: u32 = 8;
+const WRITABLE: u32 = 1;
+const IN_MEMORY: u32 = 2;
+
+/// `yartek/modules/trace.h`.
+const END_OF_A_TRACE: &str = "yk_trace_until";
+/// `yartek/port/*/link.ld`: the stack grows from here towards what is below.
+const TOP_OF_THE_STACK: &str = "yk_port_stack";
+
+/// What an image needs of a board.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Code, constants, and what variables begin with.
+    pub flash_bytes: u64,
+    /// Variables.
+    pub ram_bytes: u64,
+    /// All RAM above the variables.
+    pub stack_bytes: u64,
+}
 
 /// Sizes and places of fields, as the ELF specification has them.
 const SECTION_BYTES: usize = 40;
@@ -55,6 +75,35 @@ impl<'a> Elf<'a> {
 
     fn section(&self, index: usize) -> Option<usize> {
         self.word(32)?.checked_add(index.checked_mul(SECTION_BYTES)?)
+    }
+
+    /// Where the image reads when it shall end. `None`: it has no trace, and does not end then.
+    pub fn end_of_trace(&self) -> Option<u32> {
+        self.address(END_OF_A_TRACE)
+    }
+
+    /// `None`: it is no image of a board.
+    pub fn sizes(&self) -> Option<Sizes> {
+        let mut sizes = Sizes { flash_bytes: 0, ram_bytes: 0, stack_bytes: 0 };
+        let mut end_of_variables = 0;
+        for index in 0..self.number::<2>(48)? as usize {
+            let at = self.section(index)?;
+            let field = |offset| self.number::<4>(at.checked_add(offset)?);
+            let (kind, flags, bytes) = (field(4)?, field(8)?, field(20)?);
+            if flags & IN_MEMORY == 0 || bytes == 0 {
+                continue;
+            }
+            if kind != NOTHING_IN_THE_FILE {
+                sizes.flash_bytes += u64::from(bytes);
+            }
+            if flags & WRITABLE != 0 {
+                sizes.ram_bytes += u64::from(bytes);
+                end_of_variables = end_of_variables.max(u64::from(field(12)?) + u64::from(bytes));
+            }
+        }
+        let top = u64::from(self.address(TOP_OF_THE_STACK)?);
+        sizes.stack_bytes = top.checked_sub(end_of_variables)?;
+        Some(sizes)
     }
 
     /// The address of a variable or a function.

@@ -25,7 +25,7 @@ pub use compare::{Comparison, Expected, Lateness, Order, expect};
 #[cfg(feature = "core-c")]
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
 /// What an image says of itself.
-pub use elf::Elf;
+pub use elf::{Elf, Sizes};
 /// Whether a set meets its deadlines on a board.
 pub use proof::{Proof, prove};
 /// A set as the kernel's table.

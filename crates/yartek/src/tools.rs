@@ -62,7 +62,6 @@ pub enum ToolError {
 const OLDEST_QEMU: u32 = 10;
 /// A guest that prints more is ended.
 const MOST_CONSOLE_BYTES: u64 = 256 << 20;
-const WORDS_OF_A_TRACE: &str = "yk_trace_until";
 
 /// Debian's package of a program.
 fn package(program: &str) -> &'static str {
@@ -241,7 +240,7 @@ pub fn run(
     command.args(words).args(["-icount", "shift=5,sleep=off"]);
     command.args(["-display", "none", "-monitor", "none", "-serial", "stdio"]);
     command.arg("-kernel").arg(image);
-    if let Some(address) = elf.address(WORDS_OF_A_TRACE) {
+    if let Some(address) = elf.end_of_trace() {
         let order = if elf.is_big_endian() { "on" } else { "off" };
         command.arg("-device").arg(format!(
             "loader,addr={address:#x},data={until_ticks:#x},data-len=8,data-be={order}"

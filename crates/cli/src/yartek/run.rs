@@ -86,6 +86,7 @@ pub fn run(args: &Args) -> Result<u8> {
             (image, board, Some(set.tasks), until_ticks)
         }
     };
+    ends(&image, &args.file)?;
     let count = tasks.as_ref().map_or(MAX_TASKS, Vec::len);
     let mut guest = guest::run(&image, &board, until_ticks, count)?;
     let trace = &mut guest.trace;
@@ -136,6 +137,17 @@ impl Project {
             }
         }
     }
+}
+
+/// Refuses an image that would run until we end it. Only a trace ends at a time of the board: what
+/// else we linked would have to run in the application's background, which may never sleep.
+fn ends(image: &Path, file: &Path) -> Result<()> {
+    let bytes = fs::read(image).map_err(|error| wrong(image, &error.to_string()))?;
+    if Elf::of(&bytes).and_then(|elf| elf.end_of_trace()).is_some() {
+        return Ok(());
+    }
+    let cure = "end yk_background() with `return yk_trace_print();`, of trace.h";
+    Err(wrong(file, &format!("the application does not end at the time of --for: {cure}")))
 }
 
 /// The board of an image. `None`: the file is no image.
