@@ -53,18 +53,60 @@ fn is_there(compiler: &str) -> bool {
 
 #[test]
 fn the_robot_is_proved_on_each_board_in_three_lines() {
-    for (board, _) in BOARDS {
+    for (board, compiler) in BOARDS {
         let output = asmp(&["yartek", "check", "robot.toml", "--board", board]);
         let words = text(&output);
         let lines: Vec<&str> = words.lines().collect();
-        let [first, second, third] = lines[..] else { panic!("{words}") };
+        let [first, second, third, ref rest @ ..] = lines[..] else { panic!("{words}") };
         let starts =
             "np-edf: 10 tasks, utilisation 48.3 %, with the kernel and 1 interrupt line 48.";
         assert!(first.starts_with(starts) && first.ends_with(" %: schedulable"), "{words}");
         assert!(second.starts_with("tightest: sonar1, worst response 24"), "{words}");
         assert!(second.contains(" ms of 500 ms  ") && second.contains("any cost may grow by 25"));
-        assert!(third.starts_with("clock: 100 ms = ") && third.ends_with(" ppm"), "{words}");
+        assert!(third.starts_with("clock: 100 ms = ") && third.contains(" ppm"), "{words}");
+        let sizes = third.contains(" ppm   ") && third.contains(" flash ");
+        assert_eq!((sizes, rest.len()), if is_there(compiler) { (true, 0) } else { (false, 1) });
         assert_eq!(code(&output), 0);
+    }
+}
+
+#[test]
+fn sizes_are_those_that_the_compilers_own_tool_counts() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for (board, compiler) in BOARDS {
+        if !is_there(compiler) {
+            continue;
+        }
+        // 32 tasks have a table of more than a kilobyte. The function is in no file.
+        let tasks: String = (0..32).map(|n| TASK.replace("'a'", &format!("'a{n}'"))).collect();
+        let large = file(dir.path(), &(tasks.replace("1 ms", "100 us") + "entry = 'away'\n"));
+        let sizes = |set: &str| {
+            let output = asmp(&["yartek", "check", set, "--board", board, "--json"]);
+            let json: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!((code(&output), &json["no_sizes"]), (0, &Value::Null), "{json}");
+            ["flash_bytes", "ram_bytes", "stack_bytes"].map(|key| json["sizes"][key].as_u64())
+        };
+        let [flash, ram, stack] = sizes(&large).map(Option::unwrap);
+        let small = file(dir.path(), TASK);
+        let [flash_of_one, ram_of_one, stack_of_one] = sizes(&small).map(Option::unwrap);
+        assert!(flash > flash_of_one + 1000 && ram > ram_of_one + 1000);
+        assert!(stack <= stack_of_one - (ram - ram_of_one) + 16 && stack > 1 << 20);
+
+        let image = dir.path().join("x.elf");
+        let image = image.to_str().expect("a path");
+        let words = ["yartek", "build", &small, "--board", board, "-o", image];
+        let main = dir.path().join("main.c");
+        std::fs::write(&main, include_str!("../../../yartek/app/empty/main.c")).expect("written");
+        let built = asmp(&[&words[..], &["--app", main.to_str().expect("a path")]].concat());
+        assert_eq!(code(&built), 0, "{built:?}");
+        let size = Command::new(compiler.replace("gcc", "size")).arg(image).output();
+        let said = text(&size.expect("a tool"));
+        let counts = said.lines().nth(1).expect("a second line").split_whitespace();
+        let counts: Vec<u64> = counts.take(3).map(|count| count.parse().expect("bytes")).collect();
+        let [code, data, bss] = counts[..] else { panic!("{said}") };
+        // The banner of an image that is built is not counted by check, nor are gaps by the tool.
+        let about = |found: u64, counted: u64| found.abs_diff(counted) < 100;
+        assert!(about(flash_of_one, code + data) && about(ram_of_one, data + bss), "{said}");
     }
 }
 
@@ -116,6 +158,13 @@ fn a_set_that_is_not_proved_has_exit_code_3_and_its_run() {
     assert_eq!(code, 3, "{said}");
     assert!(said.contains("not schedulable: job 0 of control") && said.contains("--unproved"));
     assert!(!image.exists());
+    let mut check = Command::new(env!("CARGO_BIN_EXE_asmp"));
+    check.current_dir(examples()).env("PATH", dir.path());
+    check.args(["yartek", "check", "robot.toml", "--board", "mps2-an385"]);
+    let output = check.output().expect("asmp starts");
+    let reason = "flash and RAM are not known: there is no arm-none-eabi-gcc here: install the \
+                  package gcc-arm-none-eabi\n";
+    assert!(code(&output) == 0 && text(&output).ends_with(reason), "{output:?}");
 }
 
 #[test]

@@ -31,6 +31,6 @@ pub use proof::{Proof, prove};
 /// A set as the kernel's table.
 pub use table::{MAX_LINES, MAX_TASKS, Owner, Refusal, Table, TableLine, TableTask};
 /// Builds images and runs them.
-pub use tools::{Application, Ending, Machine, Output, ToolError, build, missing, run};
+pub use tools::{Application, Ending, Machine, Output, ToolError, build, missing, run, sizes};
 /// What a guest printed.
 pub use trace::{Fault, Partial, Ran, Trace};

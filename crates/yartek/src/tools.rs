@@ -4,7 +4,7 @@
 //! QEMU counts instructions instead of time (`-icount`): an instruction takes 32 ns of virtual
 //! time, whatever this machine does meanwhile, so two runs print the same bytes.
 
-use crate::elf::Elf;
+use crate::elf::{Elf, Sizes};
 use crate::sources;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -150,6 +150,16 @@ pub fn build(
     }
     let bytes = fs::read(&made).map_err(|cause| of_file(&made, cause))?;
     fs::write(image, bytes).map_err(|cause| of_file(image, cause))
+}
+
+/// What kernel, port and table need, without an application: the table has no entries.
+pub fn sizes(machine: &Machine, table: &str) -> Result<Sizes, ToolError> {
+    let image = tempfile::NamedTempFile::new();
+    let image = image.map_err(|cause| of_file(&std::env::temp_dir(), cause))?;
+    build(machine, Application::Empty, table, image.path())?;
+    let bytes = fs::read(image.path()).map_err(|cause| of_file(image.path(), cause))?;
+    let no_image = || ToolError::NoImage { path: image.path().to_owned() };
+    Elf::of(&bytes).and_then(|elf| elf.sizes()).ok_or_else(no_image)
 }
 
 /// The line that says most of what compiler and linker say.

@@ -5,6 +5,7 @@ use super::{OnBoard, on_board};
 use crate::exit::NOT_PROVED;
 use crate::print::json;
 use anyhow::Result;
+use asmp_yartek::Sizes;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -23,8 +24,9 @@ pub struct Args {
     board: Option<String>,
     /// Print JSON
     ///
-    /// The object has `schema`, the verdict, the clock, and each task in ticks of the board. Times
-    /// in nanoseconds are rounded to the safe side. Example: asmp yartek check robot.toml --json
+    /// The object has `schema`, the verdict, the clock, the sizes (or why there are none,
+    /// `no_sizes`), and each task in ticks of the board. Times in nanoseconds are rounded to the safe
+    /// side. Example: asmp yartek check robot.toml --json
     #[arg(long)]
     json: bool,
 }
@@ -32,19 +34,29 @@ pub struct Args {
 /// The exit code is the answer.
 pub fn check(args: &Args) -> Result<u8> {
     let set = on_board(&args.file, args.board.as_deref())?;
+    let sizes = sizes(&set);
     let code = if set.doubt().is_none() { 0 } else { NOT_PROVED };
     if args.json {
-        json(&in_json(&set))?;
+        json(&in_json(&set, &sizes))?;
         return Ok(code);
     }
-    for line in lines(&set) {
+    for line in lines(&set, &sizes) {
         println!("{line}");
     }
     Ok(code)
 }
 
+/// Of the image without an application. Errors: why they are not known, in a line.
+fn sizes(set: &OnBoard) -> Result<Sizes, String> {
+    let mut table = set.table.clone();
+    table.tasks.iter_mut().for_each(|task| task.entry = None);
+    table.lines.iter_mut().for_each(|line| line.entry = None);
+    let sizes = asmp_yartek::sizes(&set.board.machine(), &table.source(None));
+    sizes.map_err(|error| error.to_string())
+}
+
 /// For people.
-fn lines(set: &OnBoard) -> Vec<String> {
+fn lines(set: &OnBoard, sizes: &Result<Sizes, String>) -> Vec<String> {
     let OnBoard { file, table, proof, .. } = set;
     let (tasks, interrupts) = (&file.workload.tasks, table.lines.len());
     let with = match interrupts {
@@ -64,13 +76,21 @@ fn lines(set: &OnBoard) -> Vec<String> {
         lines.push("some costs are measured: it holds while no job takes longer".to_owned());
     }
     let clock = &table.clock;
-    lines.push(format!(
+    let clock = format!(
         "clock: {} = {} ticks of {}, {:+.1} ppm",
         clock.show_step(),
         clock.step_ticks(),
         clock.rate().show_tick(),
         clock.error_ppm()
-    ));
+    );
+    match sizes {
+        Ok(sizes) => {
+            let (flash, ram) = (bytes_up(sizes.flash_bytes), bytes_up(sizes.ram_bytes));
+            let stack = bytes_down(sizes.stack_bytes);
+            lines.push(format!("{clock:<58} flash {flash}, RAM {ram} + stack {stack}"));
+        }
+        Err(why) => lines.extend([clock, format!("flash and RAM are not known: {why}")]),
+    }
     lines
 }
 
@@ -98,26 +118,38 @@ fn tightest(set: &OnBoard) -> String {
     }
 }
 
-/// Tenths of the largest unit that it has one of, rounded up.
+const TIMES: [(&str, u64); 4] = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000), ("ns", 1)];
+const BYTES: [(&str, u64); 3] = [("MB", 1_000_000), ("kB", 1000), ("B", 1)];
+
 fn up(ns: u64) -> String {
-    tenths(ns, |ns, tenth| ns.div_ceil(tenth))
+    tenths(ns, &TIMES, u64::div_ceil)
 }
 
-/// The same, rounded down.
 fn down(ns: u64) -> String {
-    tenths(ns, |ns, tenth| ns / tenth)
+    tenths(ns, &TIMES, |ns, tenth| ns / tenth)
 }
 
-fn tenths(ns: u64, round: fn(u64, u64) -> u64) -> String {
-    let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
-    let Some((unit, of_ns)) = units.into_iter().find(|(_, of_ns)| ns >= *of_ns) else {
-        return format!("{ns} ns");
-    };
-    let all = round(ns, of_ns / 10);
-    format!("{}.{} {unit}", all / 10, all % 10)
+fn bytes_up(bytes: u64) -> String {
+    tenths(bytes, &BYTES, u64::div_ceil)
 }
 
-fn in_json(set: &OnBoard) -> Value {
+fn bytes_down(bytes: u64) -> String {
+    tenths(bytes, &BYTES, |bytes, tenth| bytes / tenth)
+}
+
+/// Tenths of the largest unit that it has one of. The last unit is 1.
+fn tenths(number: u64, units: &[(&str, u64)], round: fn(u64, u64) -> u64) -> String {
+    match units.iter().find(|(_, one)| number >= *one).or(units.last()) {
+        Some((unit, one)) if *one > 1 => {
+            let all = round(number, one / 10);
+            format!("{}.{} {unit}", all / 10, all % 10)
+        }
+        Some((unit, _)) => format!("{number} {unit}"),
+        None => number.to_string(),
+    }
+}
+
+fn in_json(set: &OnBoard, sizes: &Result<Sizes, String>) -> Value {
     let OnBoard { board, table, proof, .. } = set;
     let rate = table.clock.rate();
     let ns = |ticks: Option<u64>| ticks.and_then(|ticks| rate.ns_up(ticks));
@@ -155,6 +187,12 @@ fn in_json(set: &OnBoard) -> Value {
             "tick": rate.show_tick(),
             "error_ppm": table.clock.error_ppm(),
         },
+        "sizes": sizes.as_ref().ok().map(|sizes| json!({
+            "flash_bytes": sizes.flash_bytes,
+            "ram_bytes": sizes.ram_bytes,
+            "stack_bytes": sizes.stack_bytes,
+        })),
+        "no_sizes": sizes.as_ref().err(),
         "tasks": tasks.collect::<Vec<_>>(),
         "interrupts": lines.collect::<Vec<_>>(),
     })
@@ -167,6 +205,8 @@ mod tests {
     #[test]
     fn responses_are_rounded_up_and_room_down() {
         assert_eq!([241_120_001, 71_000, 999].map(up), ["241.2 ms", "71.0 us", "999 ns"]);
+        assert_eq!([1000, 1_000_001, 999].map(bytes_up), ["1.0 kB", "1.1 MB", "999 B"]);
+        assert_eq!([1999, 32_504_000].map(bytes_down), ["1.9 kB", "32.5 MB"]);
         assert_eq!([257_099_999, 1_999_999_999, 0].map(down), ["257.0 ms", "1.9 s", "0 ns"]);
     }
 }
