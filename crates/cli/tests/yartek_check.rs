@@ -154,8 +154,8 @@ fn a_set_that_is_not_proved_has_exit_code_3_and_its_run() {
     let image = dir.path().join("x.elf");
     let build = ["yartek", "build", "overload.toml", "--board", "mps2-an385"];
     let image_words = ["-o", image.to_str().expect("a path")];
-    let (code, said) = refused(&[&build[..], &image_words].concat());
-    assert_eq!(code, 3, "{said}");
+    let (exit, said) = refused(&[&build[..], &image_words].concat());
+    assert_eq!(exit, 3, "{said}");
     assert!(said.contains("not schedulable: job 0 of control") && said.contains("--unproved"));
     assert!(!image.exists());
     let mut check = Command::new(env!("CARGO_BIN_EXE_asmp"));
