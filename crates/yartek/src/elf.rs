@@ -85,6 +85,7 @@ impl<'a> Elf<'a> {
     /// `None`: it is no image of a board.
     pub fn sizes(&self) -> Option<Sizes> {
         let mut sizes = Sizes { flash_bytes: 0, ram_bytes: 0, stack_bytes: 0 };
+        let top = u64::from(self.address(TOP_OF_THE_STACK)?);
         let mut end_of_variables = 0;
         for index in 0..self.number::<2>(48)? as usize {
             let at = self.section(index)?;
@@ -98,10 +99,13 @@ impl<'a> Elf<'a> {
             }
             if flags & WRITABLE != 0 {
                 sizes.ram_bytes += u64::from(bytes);
-                end_of_variables = end_of_variables.max(u64::from(field(12)?) + u64::from(bytes));
+                // What a loader writes lies above the stack.
+                let from = u64::from(field(12)?);
+                if from < top {
+                    end_of_variables = end_of_variables.max(from + u64::from(bytes));
+                }
             }
         }
-        let top = u64::from(self.address(TOP_OF_THE_STACK)?);
         sizes.stack_bytes = top.checked_sub(end_of_variables)?;
         Some(sizes)
     }
