@@ -21,9 +21,9 @@ pub enum Yartek {
     ///
     /// Adds to each cost what the kernel needs to begin the job, and the handlers of interrupts: as
     /// many as the smaller of `gap` and `most` allows. Then the exact test of np-edf, in ticks of
-    /// the board, for any first arrivals. With the board's compiler: what kernel, port and table need
-    /// of flash and RAM, and what is left for the stack. Exit codes: 0 proved, 3 not proved, 64 the board cannot
-    /// run the set.
+    /// the board, for any first arrivals. With the board's compiler: what kernel, port and table
+    /// need of flash and RAM, and what is left for the stack. Exit codes: 0 proved, 3 not proved,
+    /// 64 the board cannot run the set.
     #[command(after_long_help = examples::YARTEK_CHECK)]
     Check(check::Args),
     /// Make an image of a task set for a board, or its table alone

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 const BOARDS: [&str; 2] = ["mcf5208evb", "mps2-an385"];
-const NO_BOARD: &str = "which board? give --board NAME, or [board] with name = \"NAME\" in the file; \
-                        NAME is mcf5208evb or mps2-an385";
+const NO_BOARD: &str = "which board? give --board NAME, or [board] with name = \"NAME\" in the \
+                        file; NAME is mcf5208evb or mps2-an385";
 
 fn asmp(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_asmp")).args(arguments).output().expect("asmp starts")
@@ -210,6 +210,48 @@ fn an_application_that_would_not_end_is_refused_at_once() {
             assert_eq!(words(&output.stdout).contains("10 jobs"), code == 0, "{output:?}");
         }
     }
+}
+
+const GUIDE: &str = include_str!("../../../docs/guide/yartek.md");
+
+#[test]
+fn the_rover_of_the_guide_prints_what_the_guide_shows() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let block = |kind: &str| {
+        let (_, rest) = GUIDE.split_once(&format!("```{kind}\n")).expect("a block");
+        rest.split_once("```").expect("its end").0
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write("rover.toml", block("toml"));
+    write("main.c", block("c"));
+    assert!(block("toml").contains(&board.name));
+    let call = |words_of_call: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_asmp"));
+        command.current_dir(dir.path()).args(words_of_call).output().expect("asmp starts")
+    };
+    // The guide breaks long lines.
+    let words_of = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let guide = words_of(GUIDE);
+    let shows = |text: &str| assert!(guide.contains(&words_of(text)), "not in the guide:\n{text}");
+    for line in [
+        "asmp yartek check rover.toml",
+        "asmp yartek build rover.toml --app main.c -o rover.elf",
+        "asmp yartek run . --for 200ms",
+        "asmp yartek compare rover.toml --for 2s",
+    ] {
+        let output = call(&line.split(' ').skip(1).collect::<Vec<_>>());
+        assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
+        // Sizes are the compiler's choice.
+        let said = words(&output.stdout);
+        let fixed = said.split(" flash ").next().unwrap_or_default().trim_end();
+        shows(&format!("$ {line}\n{fixed}"));
+    }
+    let (before, after) = block("c").split_once("\tpower = pulses <").expect("the job");
+    write("main.c", &format!("{before}\twhile (job->activation == 3);\n\tpower = pulses <{after}"));
+    let stuck = call(&["yartek", "run", ".", "--for", "200ms"]);
+    assert_eq!(stuck.status.code(), Some(63), "{stuck:?}");
+    shows(&words(&stuck.stderr));
 }
 
 #[test]

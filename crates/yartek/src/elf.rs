@@ -77,7 +77,7 @@ impl<'a> Elf<'a> {
         self.word(32)?.checked_add(index.checked_mul(SECTION_BYTES)?)
     }
 
-    /// Where the image reads when it shall end. `None`: it has no trace, and does not end then.
+    /// Where the image reads when it ends. `None`: it has no trace, and does not end then.
     pub fn end_of_trace(&self) -> Option<u32> {
         self.address(END_OF_A_TRACE)
     }

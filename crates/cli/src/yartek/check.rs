@@ -24,9 +24,9 @@ pub struct Args {
     board: Option<String>,
     /// Print JSON
     ///
-    /// The object has `schema`, the verdict, the clock, the sizes (or why there are none,
-    /// `no_sizes`), and each task in ticks of the board. Times in nanoseconds are rounded to the safe
-    /// side. Example: asmp yartek check robot.toml --json
+    /// The object has `schema`, the verdict, the clock, the sizes (without any: `no_sizes`, why),
+    /// and each task in ticks of the board. Times in nanoseconds are rounded to the safe side.
+    /// Example: asmp yartek check robot.toml --json
     #[arg(long)]
     json: bool,
 }
