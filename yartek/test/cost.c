@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* A job of a known number of instructions, for the example `dispatch`. */
-#include "trace.h"
+#include "traced.h"
 
 void count(const struct yk_job *job);
 
@@ -15,21 +15,6 @@ void count(const struct yk_job *job)
 #else
 	__asm__ volatile("1: subs %0, #1\n\tbne 1b" : "+l"(rounds) : : "cc");
 #endif
-}
-
-void yk_ended(const struct yk_job *job, yk_ticks end)
-{
-	yk_trace_keep(job, end);
-}
-
-bool yk_background(void)
-{
-	return yk_trace_print();
-}
-
-void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)
-{
-	yk_trace_fault(why, job, address);
 }
 
 int main(void)

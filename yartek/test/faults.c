@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Jobs that do what no job may. The table of tests/boards.rs chooses one. */
-#include "trace.h"
+#include "traced.h"
 
 void hang(const struct yk_job *job);
 void trap(const struct yk_job *job);
@@ -35,21 +35,6 @@ void mask(const struct yk_job *job)
 #endif
 }
 #endif
-
-void yk_ended(const struct yk_job *job, yk_ticks end)
-{
-	yk_trace_keep(job, end);
-}
-
-bool yk_background(void)
-{
-	return yk_trace_print();
-}
-
-void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)
-{
-	yk_trace_fault(why, job, address);
-}
 
 int main(void)
 {

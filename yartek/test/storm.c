@@ -5,7 +5,7 @@
  * after some raises, else the background would serve them for ever.
  */
 #include "port.h"
-#include "trace.h"
+#include "traced.h"
 
 enum { RAISES_A_JOB = 40 };
 
@@ -83,21 +83,6 @@ void work(const struct yk_job *job)
 #else
 	__asm__ volatile("1: subs %0, #1\n\tbne 1b" : "+l"(rounds) : : "cc");
 #endif
-}
-
-void yk_ended(const struct yk_job *job, yk_ticks end)
-{
-	yk_trace_keep(job, end);
-}
-
-bool yk_background(void)
-{
-	return yk_trace_print();
-}
-
-void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)
-{
-	yk_trace_fault(why, job, address);
 }
 
 int main(void)

@@ -114,7 +114,7 @@ pub fn largest_cost(tasks: &[Task], index: usize, policy: Policy, effort: &Effor
 
 /// The largest value from `low` (accepted) to `high` that is accepted, for a predicate that only
 /// ever turns to no.
-fn largest(mut low: u64, mut high: u64, mut accepts: impl FnMut(u64) -> bool) -> u64 {
+pub fn largest(mut low: u64, mut high: u64, mut accepts: impl FnMut(u64) -> bool) -> u64 {
     while low < high {
         let middle = low + (high - low).div_ceil(2);
         if accepts(middle) {

@@ -19,11 +19,12 @@ use std::path::Path;
 pub enum Yartek {
     /// Prove a task set on a board, the kernel and interrupts included
     ///
-    /// Adds to each cost what the kernel needs to begin the job, and the handlers of interrupts: as
-    /// many as the smaller of `gap` and `most` allows. Then the exact test of np-edf, in ticks of
-    /// the board, for any first arrivals. With the board's compiler: what kernel, port and table
-    /// need of flash and RAM, and what is left for the stack. Exit codes: 0 proved, 3 not proved,
-    /// 64 the board cannot run the set.
+    /// Adds to each cost the time that the kernel needs to begin the job, and the handlers of
+    /// interrupts: as many as `gap` or `most` allows, whichever is fewer. Then runs the exact test
+    /// of np-edf in ticks of the board, for any first arrivals. If the board's compiler is installed,
+    /// it also prints how much flash and RAM the kernel, its port and the table need, and how much
+    /// RAM is left for the stack. Exit codes: 0 proved, 3 not proved, 64 the board cannot run the
+    /// set.
     #[command(after_long_help = examples::YARTEK_CHECK)]
     Check(check::Args),
     /// Make an image of a task set for a board, or its table alone
@@ -40,10 +41,10 @@ pub enum Yartek {
     Run(run::Args),
     /// Compare a board in QEMU with the simulator, job for job
     ///
-    /// Each task keeps the CPU for its cost. The jobs of both must have the same order. No job of
-    /// the board may begin before the simulator's, nor later than the kernel's own time explains.
-    /// Exit code 1 if one does, if the order differs or hangs on that time, or if a deadline is
-    /// missed.
+    /// On the board each task keeps the CPU for its cost. The board must run its jobs in the order
+    /// of the simulator. It may begin no job earlier than the simulator, and later only by the time
+    /// that the kernel itself takes. Exit code 1: a job begins too early or too late, a deadline is
+    /// missed, the order differs, or that time alone decides the order.
     #[command(after_long_help = examples::YARTEK_COMPARE)]
     Compare(compare::Args),
 }

@@ -33,7 +33,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// `None`: one of both is 0.
+    /// `None` if either number is 0.
     pub const fn new(numerator: u32, denominator: u32) -> Option<Self> {
         match (numerator, denominator) {
             (0, _) | (_, 0) => None,
@@ -41,8 +41,8 @@ impl Rate {
         }
     }
 
-    /// A time of so many parts in ticks: numerator and denominator. The former is below 2^96, the
-    /// latter below 2^126.
+    /// So many parts of the file's time in ticks, as a fraction: the numerator is below 2^96, the
+    /// denominator below 2^126.
     const fn ticks(self, parts: u64, time: TimeBase) -> (u128, u128) {
         let parts_per_s = time.ticks_per_ns() as u128 * NS_PER_S;
         (parts as u128 * self.numerator as u128, parts_per_s * self.denominator as u128)
@@ -98,10 +98,10 @@ pub struct Given {
     pub long: String,
 }
 
-/// A step that is no whole number of ticks.
+/// By how much the nearest whole number of ticks is wrong.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{} of {tick}, so that the clock would be wrong by {ppm} ppm of 100 allowed",
+    "{} of {tick}, and the clock would be wrong by {ppm} ppm (100 are allowed)",
     counted(*ticks)
 )]
 pub struct Off {
@@ -120,11 +120,11 @@ fn counted(ticks: u64) -> String {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ClockError {
     #[error(
-        "{first} and {second} leave all times a common step of {step} only, {off}: use multiples \
-         of a longer time"
+        "because of {first} and {second} all times share a step of {step} only, which would be \
+         {off}: use multiples of a longer time"
     )]
     Pair { first: Box<Given>, second: Box<Given>, step: String, off: Off },
-    #[error("{given} is {off}: use a longer time, or a board with shorter ticks")]
+    #[error("{given} would be {off}: use a longer time, or a board with shorter ticks")]
     Alone { given: Given, off: Off },
     #[error(
         "{given} is below a tick of {tick}: give the cost with all that the task does, or take a \
@@ -136,7 +136,7 @@ pub enum ClockError {
 }
 
 impl ClockError {
-    /// The time that it is about; of two the second.
+    /// The time that the error is about; of two times the second.
     pub fn given(&self) -> &Given {
         match self {
             Self::Pair { second, .. } => second,
@@ -291,7 +291,7 @@ impl Clock {
     }
 }
 
-/// What is on the grid of a task, in parts.
+/// The times of a task that must be multiples of the step, in parts.
 fn on_grid(task: &Task) -> [(&'static str, u64); 3] {
     [
         ("period", task.period_ticks),

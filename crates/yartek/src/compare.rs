@@ -33,7 +33,7 @@ pub enum Order {
         guest: Ran,
         simulator: Ran,
     },
-    /// The guest has this job of the simulator no more.
+    /// The guest ended before this job of the simulator.
     Ends {
         at: usize,
         simulator: Ran,
@@ -49,18 +49,18 @@ pub struct Lateness {
     pub bound_ticks: u64,
 }
 
-/// What became of a comparison.
+/// The result of a comparison.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Comparison {
-    /// In the same order.
+    /// Jobs of the guest until the order differs.
     pub jobs: usize,
     pub order: Order,
-    /// Began before the simulator's: the first, and by how much.
+    /// The first job that began before the simulator's, and by how much.
     pub early: Option<(Ran, u64)>,
-    /// Began later than its bound: the first.
+    /// The first job that began later than its bound allows.
     pub over: Option<Lateness>,
     pub latest: Option<Lateness>,
-    /// Ended after their deadline.
+    /// How many jobs ended after their deadline.
     pub missed: usize,
 }
 
@@ -74,9 +74,9 @@ impl Comparison {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Expected {
     jobs: Vec<Ran>,
-    /// By job: how much later the guest may begin it.
+    /// For each job: how much later the guest may begin it.
     bounds_ticks: Vec<u64>,
-    /// By then the guest has ended them all.
+    /// The guest has ended all of these jobs by then.
     pub until_ticks: u64,
 }
 

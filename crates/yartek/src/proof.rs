@@ -8,10 +8,10 @@
 //! - the cost of the file, rounded up, and one tick more: a job may begin between two ticks, and
 //!   the test counts from the tick before;
 //! - D(n) = a + b n, what the kernel needs to begin a job of n tasks;
-//! - handlers. In a window of W a line with least distance G has `floor(W / G) + 1` of them, and
-//!   one with `most = k` has k: it is masked until its service has run, which is in the background.
-//!   The smaller counts. W is the job with all that is added, and what is left of handlers that run
-//!   when it begins: iteration finds it;
+//! - handlers. While a job runs for a time W, an interrupt line whose raises are at least G apart
+//!   runs its handler `floor(W / G) + 1` times at most. A line with `most = k` runs it k times: it
+//!   is masked until its service has run, and services run in the background. The smaller of the two
+//!   counts. W includes these handlers, so it is found by iteration;
 //! - interrupts of the clock, whose distance the board says.
 //!
 //! Offsets are left out: any first arrivals must do. The kernel's own time moves the jobs against
@@ -20,12 +20,13 @@
 use crate::board::Board;
 use crate::table::{Refusal, Table, TableTask};
 use asmp_analysis::simulate::Interrupt;
+use asmp_analysis::slack::largest;
 use asmp_analysis::{
     Arrival, Effort, Outcome, Policy, Report, SampledChain, Task, Utilisation, Verdict, Workload,
     analyse,
 };
 
-/// Turns until a window is found, or taken as endless.
+/// The iteration for a window ends after so many rounds, and the window counts as endless.
 const MOST_TURNS: u32 = 100_000;
 
 /// What is known of a set on a board. Times are in ticks.
@@ -111,7 +112,7 @@ pub fn prove(
     let report = analyse(&set, Policy::NpEdf, &[], effort);
     let extra = |at: usize, extra: Option<u64>| {
         let most_ticks = add(set.tasks[at].cost_ticks(), extra?);
-        Some(largest(extra?, |more| whole(&table.tasks[at], more) <= most_ticks))
+        Some(largest(0, extra?, |more| whole(&table.tasks[at], more) <= most_ticks))
     };
     // One CPU has all tasks, in their order.
     let extras = report.cpus.iter().flat_map(|cpu| &cpu.extra_ticks);
@@ -140,32 +141,17 @@ fn plain(on_board: &TableTask, task: &Task) -> Task {
     }
 }
 
-/// The largest number up to `most` that is accepted; 0 is, and what is above one that is not, is
-/// not.
-fn largest(most: u64, accepts: impl Fn(u64) -> bool) -> u64 {
-    let (mut low, mut high) = (0, most);
-    while low < high {
-        let middle = low + (high - low).div_ceil(2);
-        if accepts(middle) {
-            low = middle;
-        } else {
-            high = middle - 1;
-        }
-    }
-    low
-}
-
-/// Beyond all periods, where a sum does not fit.
+/// A sum that does not fit 64 bits is larger than any period: its exact value does not matter.
 fn add(one: u64, other: u64) -> u64 {
     one.saturating_add(other)
 }
 
-/// Beyond all periods, where it does not fit.
+/// A time of the file in ticks. One that is too long to count is longer than any period.
 fn parts_up(table: &Table, parts: u64) -> u64 {
     table.clock.up(parts).unwrap_or(u64::MAX)
 }
 
-/// The longest window of a job with its handlers; beyond the limit any value above it.
+/// How long a job takes at most, with its handlers. Above the limit, any value above it will do.
 fn window(
     alone_ticks: u64,
     handlers: &[Handler],
@@ -213,7 +199,7 @@ impl Proof {
         })
     }
 
-    /// The run in which a deadline is missed, as `asmp analyze` has it.
+    /// A run that misses a deadline, in one line: what `asmp analyze` calls a counterexample.
     fn counterexample(&self, table: &Table) -> String {
         let show = |ticks| table.clock.show(ticks);
         let name = |task: usize| self.tasks[task].name.as_str();

@@ -23,6 +23,7 @@ const FILES: &[(&str, &str)] = files! {
     "modules/console.c"
     "modules/trace.h"
     "modules/trace.c"
+    "modules/traced.h"
     "app/empty/main.c"
     "app/spin/main.c"
     "port/mcf5208evb/board.toml"

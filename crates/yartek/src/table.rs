@@ -63,7 +63,8 @@ impl From<ClockError> for Refusal {
 }
 
 impl Refusal {
-    /// The entry of the file that it is about, and the key; an empty one: all of the entry.
+    /// Which entry of the file the error is about, and which of its keys. An empty key stands for
+    /// the whole entry.
     pub fn about(&self) -> (About, &'static str) {
         let of = |owner: &Owner, key| match owner {
             Owner::Task(name) => (About::Task(name.clone()), key),

@@ -170,7 +170,7 @@ fn reason(said: &str) -> String {
     undefined.or_else(error).or(said.lines().next()).unwrap_or("nothing").trim().to_owned()
 }
 
-/// Is all here that a board needs? Errors: what is not.
+/// Are all programs installed that a board needs? Errors: the one that is missing.
 pub fn missing(machine: &Machine) -> Result<(), ToolError> {
     let asked = Command::new(machine.compiler).arg("--version").output();
     asked.map_err(|cause| not_run(machine.compiler, cause))?;

@@ -11,7 +11,7 @@ use asmp_analysis::simulate::{Job, Observe, Record};
 pub struct Ran {
     pub task: usize,
     pub activation: u64,
-    /// From when on it might run.
+    /// From this instant on it may run.
     pub start_ticks: u64,
     pub begun_ticks: u64,
     pub end_ticks: u64,
@@ -22,7 +22,7 @@ pub struct Ran {
 pub struct Fault {
     /// `not-begun`, `not-ended`, `too-long` or `trap`.
     pub why: String,
-    /// Of the instruction; 0 but for a trap.
+    /// The address of the instruction that trapped; 0 for other reasons.
     pub address: u64,
     /// Task and activation, inside a job.
     pub job: Option<(usize, u64)>,
@@ -46,7 +46,7 @@ pub struct Trace {
     pub fault: Option<Fault>,
     /// When it ended.
     pub end_ticks: Option<u64>,
-    /// What is wrong first.
+    /// The first thing that is wrong.
     pub partial: Option<Partial>,
     /// The application's lines.
     pub lines: Vec<String>,
@@ -95,8 +95,8 @@ fn line(text: &str, tasks: usize) -> Option<Line> {
 }
 
 impl Trace {
-    /// Of what a guest with so many tasks printed. After a line that makes no sense only the
-    /// application's lines count.
+    /// Reads what a guest with so many tasks printed. After a line that makes no sense, only the
+    /// lines of the application are read.
     pub fn of(console: &str, tasks: usize) -> Self {
         let mut trace = Self::default();
         let mut lost = 0;

@@ -201,13 +201,16 @@ fn a_refusal_names_the_two_times_that_force_a_fine_step() {
     let text = file(&[("1 ms", "500 ms"), ("1 ms", "1 s"), ("1 ms", "500.001 ms")]);
     assert_eq!(
         of(&text, PIT).expect_err("1 us is no whole number of ticks").to_string(),
-        "the period of t0 (500 ms) and the period of t2 (500.001 ms) leave all times a common \
-         step of 1 us only, one tick of 768 ns, so that the clock would be wrong by 232000 ppm of \
-         100 allowed: use multiples of a longer time"
+        "because of the period of t0 (500 ms) and the period of t2 (500.001 ms) all times share a \
+         step of 1 us only, which would be one tick of 768 ns, and the clock would be wrong by \
+         232000 ppm (100 are allowed): use multiples of a longer time"
     );
     let text = file(&[("1 ms", "500 ms"), ("1 ms", "1 s")]) + "offset = '3 us'\n";
     let refused = of(&text, PIT).expect_err("3 us are no whole number of ticks").to_string();
-    assert!(refused.starts_with("the offset of t1 (3 us) is 4 ticks of 768 ns, "), "{refused}");
+    assert!(
+        refused.starts_with("the offset of t1 (3 us) would be 4 ticks of 768 ns, "),
+        "{refused}"
+    );
     // No two of them are too fine: 6, 10 and 15 ms have 1 ms in common.
     let slow = (1000, 2);
     assert!(of(&file(&[("2 ms", "6 ms"), ("2 ms", "10 ms")]), slow).is_ok());

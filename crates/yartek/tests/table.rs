@@ -217,7 +217,7 @@ fn what_a_board_cannot_run_is_refused_with_its_cure() {
         ),
         (
             format!("{TASK}offset = '1 us'\n"),
-            "the offset of a (1 us) is one tick of 768 ns, so that the clock would be wrong by",
+            "the offset of a (1 us) would be one tick of 768 ns, and the clock would be wrong by",
         ),
     ] {
         let said = refused(&text);

@@ -3,27 +3,12 @@
 #include "yartek.h"
 
 #include "console.h"
-#include "trace.h"
+#include "traced.h"
 
 #include <stddef.h>
 
 /* What is known of the table, if it says so. */
 extern const char yk_banner[] __attribute__((weak));
-
-void yk_ended(const struct yk_job *job, yk_ticks end)
-{
-	yk_trace_keep(job, end);
-}
-
-bool yk_background(void)
-{
-	return yk_trace_print();
-}
-
-void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)
-{
-	yk_trace_fault(why, job, address);
-}
 
 int main(void)
 {
