@@ -21,10 +21,10 @@ pub enum Yartek {
     ///
     /// Adds to each cost the time that the kernel needs to begin the job, and the handlers of
     /// interrupts: as many as `gap` or `most` allows, whichever is fewer. Then runs the exact test
-    /// of np-edf in ticks of the board, for any first arrivals. If the board's compiler is installed,
-    /// it also prints how much flash and RAM the kernel, its port and the table need, and how much
-    /// RAM is left for the stack. Exit codes: 0 proved, 3 not proved, 64 the board cannot run the
-    /// set.
+    /// of np-edf in ticks of the board, for any first arrivals. If the board's compiler is
+    /// installed, it also prints how much flash and RAM the kernel, its port and the table need,
+    /// and how much RAM is left for the stack. Exit codes: 0 proved, 3 not proved, 64 the board
+    /// cannot run the set.
     #[command(after_long_help = examples::YARTEK_CHECK)]
     Check(check::Args),
     /// Make an image of a task set for a board, or its table alone

@@ -10,8 +10,8 @@
 //! - D(n) = a + b n, what the kernel needs to begin a job of n tasks;
 //! - handlers. While a job runs for a time W, an interrupt line whose raises are at least G apart
 //!   runs its handler `floor(W / G) + 1` times at most. A line with `most = k` runs it k times: it
-//!   is masked until its service has run, and services run in the background. The smaller of the two
-//!   counts. W includes these handlers, so it is found by iteration;
+//!   is masked until its service has run, and services run in the background. The smaller of the
+//!   two counts. W includes these handlers, so it is found by iteration;
 //! - interrupts of the clock, whose distance the board says.
 //!
 //! Offsets are left out: any first arrivals must do. The kernel's own time moves the jobs against
