@@ -282,7 +282,7 @@ fn what_is_missing_or_wrong_is_said_in_a_line_with_its_own_exit_code() {
             "there is no m68k-linux-gnu-gcc here: install the package gcc-m68k-linux-gnu",
         ),
         (compare(&tasks, "uno"), 2, "no board uno: use one of mcf5208evb, mps2-an385"),
-        (compare(odd.to_str().unwrap(), "mcf5208evb"), 64, "100 allowed"),
+        (compare(odd.to_str().unwrap(), "mcf5208evb"), 64, "100 are allowed"),
         (
             compare(many_at.to_str().unwrap(), "mcf5208evb"),
             64,

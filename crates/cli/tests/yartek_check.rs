@@ -192,7 +192,7 @@ fn each_refusal_is_a_line_with_its_exit_code_and_writes_nothing() {
         (
             format!("{TASK}offset = '10 ns'\n"),
             64,
-            "line 5, the offset of a (10 ns) is 0 ticks of 40",
+            "line 5, the offset of a (10 ns) would be 0 ticks of 40",
         ),
         (TASK.replace("10 ms", "3 ms"), 0, ""),
         (
