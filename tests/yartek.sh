@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # The tests of yartek, on its boards, too. Installs what is missing for that: compilers for the
 # boards, and QEMU as in the lab. Where it cannot, those tests say what they miss and are skipped.
-# YARTEK_RAISES=1000000: so many interrupts on each board, some minutes.
+# YARTEK_RAISES=1000000, YARTEK_JOBS=10000000: so many interrupts and jobs on each board, half an hour
+# or so. Nightly has them.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=vm/lib.sh
@@ -41,4 +42,7 @@ if [ "${1:-}" = install ]; then
 fi
 "$0" install || say "not all could be installed"
 cd "$here/.."
+if [ "${ASMP_TIER:-}" = nightly ]; then
+    export YARTEK_RAISES="${YARTEK_RAISES:-1000000}" YARTEK_JOBS="${YARTEK_JOBS:-10000000}"
+fi
 exec tests/counted.sh yartek cargo test --quiet -p asmp-yartek -- --show-output

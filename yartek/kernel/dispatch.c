@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
-/* Ticks from the start of the clock to the epoch: all is set up by then. */
-enum { EPOCH = 8192 };
+/* Some ticks after the start of the clock: all is set up by then. */
+#define EPOCH ((yk_ticks)YK_CLOCK_BEGIN + 8192)
 
 /* Of the alarm's level. */
 static struct yk_edf edf;

@@ -134,6 +134,10 @@ void yk_port_start(void)
 {
 	enum { CLOCK = PIT_BY_64 | PIT_TAKES_MODULUS_AT_ONCE | PIT_INTERRUPTS };
 
+	if (YK_CLOCK_BEGIN) {
+		wrapped_high = (uint32_t)((yk_ticks)YK_CLOCK_BEGIN >> 32);
+		wrapped_low = (uint32_t)YK_CLOCK_BEGIN;
+	}
 	serve_source(CLOCK_SOURCE, URGENT, count_wrap);
 	serve_source(ALARM_SOURCE, ALARM, alarm);
 	/* In this order: else the first count is 0. */

@@ -162,6 +162,10 @@ void yk_port_start(void)
 	serve_irq(CLOCK_IRQ, URGENT, count_wrap);
 	serve_irq(ALARM_IRQ, ALARM, alarm);
 	start_timer(TIMER0);
+	if (YK_CLOCK_BEGIN) {
+		wraps = (uint32_t)((yk_ticks)YK_CLOCK_BEGIN >> 32);
+		TIMER0->value = -(uint32_t)YK_CLOCK_BEGIN;
+	}
 	start_timer(TIMER1);
 }
 
