@@ -10,29 +10,29 @@ here=$(dirname "$(readlink -f "$0")")
 . "$here/vm/lib.sh"
 export DEBIAN_FRONTEND=noninteractive
 
-# A compiler, and the package that brings it.
-compilers='
-arm-none-eabi-gcc   gcc-arm-none-eabi
-m68k-linux-gnu-gcc  gcc-m68k-linux-gnu
-'
+# of_boards KEY: the texts of all boards, the first of a list.
+of_boards() {
+    sed -n "s/^$1 = \[*\"\([^\"]*\)\".*/\1/p" "$here"/../yartek/port/*/board.toml
+}
 
 missing_packages() {
-    local compiler package
-    while read -r compiler package; do
-        [ -z "$compiler" ] || command -v "$compiler" >/dev/null || echo "$package"
-    done <<<"$compilers"
+    local compiler
+    while read -r compiler; do
+        command -v "$compiler" >/dev/null || echo "gcc-${compiler%-gcc}"
+    done < <(of_boards compiler)
 }
 
 install_all() {
-    local packages
+    local packages program package
     mapfile -t packages < <(missing_packages)
     if [ ${#packages[@]} -gt 0 ]; then
         say "installing ${packages[*]}"
         as_root apt-get -qq update
         as_root apt-get -qq install -y --no-install-recommends "${packages[@]}" >/dev/null
     fi
-    install_qemu qemu-system-arm qemu-system-arm
-    install_qemu qemu-system-m68k qemu-system-misc
+    while read -r program package; do
+        install_qemu "$program" "$package"
+    done < <(paste <(of_boards machine) <(of_boards machine_package))
 }
 
 # A process of its own: `set -e` does not hold in a function that is asked for its result.

@@ -1,12 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Compiles the kernel's core for this machine, so that tests call the very code of the boards.
+//! Lists the kernel's sources, and compiles its core for this machine, so that tests call the very
+//! code of the boards.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 
 const KERNEL: &str = "../../yartek";
+/// What is for tests alone.
+const NOT_INSIDE: [&str; 2] = ["proof", "test"];
 
-fn main() {
+fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed={KERNEL}");
+    list_sources()?;
     #[cfg(feature = "core-c")]
     compile_core();
+    Ok(())
+}
+
+/// Writes `sources.rs`: path below the kernel's directory, and text, of each file.
+fn list_sources() -> io::Result<()> {
+    let root = fs::canonicalize(KERNEL)?;
+    let mut files = Vec::new();
+    for entry in fs::read_dir(&root)? {
+        let entry = entry?;
+        if !NOT_INSIDE.iter().any(|name| entry.file_name() == *name) {
+            below(&entry.path(), &mut files)?;
+        }
+    }
+    files.sort();
+    let mut list = "&[\n".to_owned();
+    for file in files {
+        let path = file.strip_prefix(&root).map_err(io::Error::other)?;
+        writeln!(list, "({path:?}, include_str!({file:?})),").map_err(io::Error::other)?;
+    }
+    let out = env::var_os("OUT_DIR").ok_or(io::ErrorKind::NotFound)?;
+    fs::write(Path::new(&out).join("sources.rs"), list + "]\n")
+}
+
+fn below(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    if !path.is_dir() {
+        files.push(path.to_owned());
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        below(&entry?.path(), files)?;
+    }
+    Ok(())
 }
 
 #[cfg(feature = "core-c")]
@@ -17,7 +57,7 @@ fn compile_core() {
         .include(format!("{KERNEL}/include"))
         .std("c11")
         // Another compiler may know more warnings: that stops no user.
-        .warnings_into_errors(std::env::var_os("ASMP_CI").is_some())
+        .warnings_into_errors(env::var_os("ASMP_CI").is_some())
         .extra_warnings(true)
         .flag("-Wconversion")
         .compile("yartek");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Jobs that do what no job may. The table of tests/boards.rs chooses one. */
+#include "board.h"
 #include "traced.h"
 
 void hang(const struct yk_job *job);
@@ -17,22 +18,14 @@ void hang(const struct yk_job *job)
 void trap(const struct yk_job *job)
 {
 	(void)job;
-#ifdef __mcoldfire__
-	__asm__ volatile("illegal");
-#else
-	__asm__ volatile("udf #0");
-#endif
+	__asm__ volatile(REFUSED_INSTRUCTION);
 }
 
 #ifdef PLANT
 void mask(const struct yk_job *job)
 {
 	(void)job;
-#ifdef __mcoldfire__
-	__asm__ volatile("move.w #0x2700, %sr");
-#else
-	__asm__ volatile("cpsid i");
-#endif
+	__asm__ volatile(MASKING_INSTRUCTION);
 }
 #endif
 

@@ -8,6 +8,7 @@
  */
 #include "yartek.h"
 
+#include "board.h"
 #include "port.h"
 #include "console.h"
 #include "trace.h"
@@ -28,8 +29,11 @@ static uint32_t random_up_to(uint32_t most)
 {
 	static uint32_t state = 1;
 
-	state = state * 1664525 + 1013904223;
-	return (state >> 8) % (most + 1);
+	/* Marsaglia, "Xorshift RNGs", 2003. */
+	state ^= state << 13;
+	state ^= state >> 17;
+	state ^= state << 5;
+	return state % (most + 1);
 }
 
 static void raise(uint32_t line)
@@ -40,70 +44,38 @@ static void raise(uint32_t line)
 	yk_raise(line);
 }
 
-#ifdef __mcoldfire__
-
-/* The transmitter of UART1 is ready at all times, and so interrupts as soon as it may. */
-#define UART(offset) (*(volatile uint8_t *)(0xfc064000 + (offset)))
-enum { COMMAND = 8, INTERRUPTS = 0x14, SOURCE = 27 };
-
+/* Storms now and then: it interrupts again at once, or nearly so. */
 static void YK_HANDLER handle(void)
 {
-	/* Storms: it interrupts again at once. */
-	if (random_up_to(9))
-		UART(INTERRUPTS) = 0;
-	raise(0);
-	if (raised[0] % 3 == 0)
-		raise(1);
-}
-
-static void attach(void)
-{
-	yk_port_attach(0, SOURCE, handle);
-	UART(COMMAND) = 4;
-}
-
-/* Interrupts right here. */
-static void provoke(void)
-{
-	UART(INTERRUPTS) = raised[0] < RAISES;
-}
-
-#else
-
-/* The first dual timer counts random numbers down, 25 a microsecond. */
-#define DUAL_TIMER(offset) (*(volatile uint32_t *)(0x40002000 + (offset)))
-#define NVIC_PEND (*(volatile uint32_t *)0xe000e200)
-enum { LOAD = 0, CONTROL = 8, CLEAR = 12, DUAL_TIMER_SOURCE = 10, OTHER_SOURCE = 20 };
-
-static void handle(void)
-{
-	DUAL_TIMER(CLEAR) = 1;
-	DUAL_TIMER(LOAD) = random_up_to(9) ? 100 + random_up_to(3000) : 60;
 	if (raised[0] >= RAISES)
-		DUAL_TIMER(CONTROL) = 0;
+		source_quiet();
+	else
+		source_again_ns(random_up_to(9) ? 4000 + random_up_to(120000) : 2400);
 	raise(0);
 	if (raised[0] % 3 == 0)
-		NVIC_PEND = 1 << OTHER_SOURCE;
+		other_now();
 }
 
-static void handle_other(void)
+static void YK_HANDLER handle_other(void)
 {
+	other_quiet();
 	raise(1);
 }
 
 static void attach(void)
 {
-	yk_port_attach(0, DUAL_TIMER_SOURCE, handle);
+	sources_start();
+	yk_port_attach(0, SOURCE, handle);
 	yk_port_attach(1, OTHER_SOURCE, handle_other);
-	DUAL_TIMER(LOAD) = 1000;
-	DUAL_TIMER(CONTROL) = 0xe2;
+	source_again_ns(40000);
 }
 
+/* Interrupts right here. */
 static void provoke(void)
 {
+	if (raised[0] < RAISES)
+		source_now();
 }
-
-#endif
 
 static void serve(uint32_t line, uint32_t raises)
 {

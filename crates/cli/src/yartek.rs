@@ -58,6 +58,14 @@ pub fn yartek(action: &Yartek) -> Result<u8> {
     }
 }
 
+/// Of `--board`.
+fn board_help(default: &str) -> String {
+    let of = |board: Board| format!("{} ({})", board.name, board.processor);
+    let all: Vec<String> = Board::all().into_iter().map(of).collect();
+    let all = all.join(" or ");
+    format!("The board [default: {default}]\n\n{all}. Example: --board mps2-an385")
+}
+
 /// A file on a board.
 struct OnBoard {
     file: TaskFile,

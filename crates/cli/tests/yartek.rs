@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const BOARDS: [&str; 2] = ["mcf5208evb", "mps2-an385"];
+/// Boards that come later are named after these.
 const NO_BOARD: &str = "which board? give --board NAME, or [board] with name = \"NAME\" in the \
                         file; NAME is mcf5208evb or mps2-an385";
 
@@ -20,7 +20,7 @@ fn words(bytes: &[u8]) -> String {
 }
 
 /// The board, for tests that need its tools. `None`: it has said why not.
-fn with_tools(board: &'static str) -> Option<asmp_yartek::Board> {
+fn with_tools(board: &str) -> Option<asmp_yartek::Board> {
     let board = asmp_yartek::Board::named(board).expect("a board");
     match asmp_yartek::missing(&board.machine()) {
         Ok(()) => Some(board),
@@ -30,6 +30,10 @@ fn with_tools(board: &'static str) -> Option<asmp_yartek::Board> {
             None
         }
     }
+}
+
+fn boards() -> impl Iterator<Item = asmp_yartek::Board> {
+    asmp_yartek::Board::all().into_iter().filter_map(|board| with_tools(&board.name))
 }
 
 fn example(name: &str) -> PathBuf {
@@ -49,7 +53,7 @@ fn task(name: &str, cost: &str, period: &str) -> String {
 #[test]
 fn the_robot_runs_the_simulators_schedule() {
     let robot = example("robot.toml").display().to_string();
-    for board in BOARDS.into_iter().filter_map(with_tools) {
+    for board in boards() {
         let output = asmp(&["yartek", "compare", &robot, "--board", &board.name, "--for", "12s"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         let said = words(&output.stdout);
@@ -62,7 +66,7 @@ fn the_robot_runs_the_simulators_schedule() {
 fn run_and_compare_take_the_board_of_the_file_unless_another_is_given() {
     let dir = tempfile::tempdir().unwrap();
     let text = |board: &str| task("a", "2 ms", "10 ms") + &format!("[board]\nname = \"{board}\"\n");
-    for board in BOARDS.into_iter().filter_map(with_tools) {
+    for board in boards() {
         let tasks = set(dir.path(), &text(&board.name));
         for (verb, says) in [("run", "10 jobs, 0 "), ("compare", "10 jobs, same order, latest ")] {
             let output = asmp(&["yartek", verb, &tasks, "--for", "95ms"]);

@@ -6,9 +6,16 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const BOARDS: [(&str, &str); 2] =
-    [("mcf5208evb", "m68k-linux-gnu-gcc"), ("mps2-an385", "arm-none-eabi-gcc")];
 const TASK: &str = "[[task]]\nname = 'a'\ncost = '1 ms'\nperiod = '10 ms'\n";
+
+/// Names, and compilers.
+fn boards() -> Vec<(String, String)> {
+    let of = |board: asmp_yartek::Board| {
+        let compiler = board.machine().compiler.to_owned();
+        (board.name, compiler)
+    };
+    asmp_yartek::Board::all().into_iter().map(of).collect()
+}
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/analysis")
@@ -53,7 +60,7 @@ fn is_there(compiler: &str) -> bool {
 
 #[test]
 fn the_robot_is_proved_on_each_board_in_three_lines() {
-    for (board, compiler) in BOARDS {
+    for (board, compiler) in &boards() {
         let output = asmp(&["yartek", "check", "robot.toml", "--board", board]);
         let words = text(&output);
         let lines: Vec<&str> = words.lines().collect();
@@ -73,7 +80,7 @@ fn the_robot_is_proved_on_each_board_in_three_lines() {
 #[test]
 fn sizes_are_those_that_the_compilers_own_tool_counts() {
     let dir = tempfile::tempdir().expect("a directory");
-    for (board, compiler) in BOARDS {
+    for (board, compiler) in &boards() {
         if !is_there(compiler) {
             continue;
         }
@@ -249,7 +256,7 @@ fn an_image_holds_what_is_known_of_its_set() {
     let dir = tempfile::tempdir().expect("a directory");
     let image = dir.path().join("x.elf");
     let out = image.to_str().expect("a path");
-    for (board, compiler) in BOARDS {
+    for (board, compiler) in &boards() {
         if !is_there(compiler) {
             continue;
         }

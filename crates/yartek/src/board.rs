@@ -2,6 +2,8 @@
 //! What we know of a board: `board.toml` of its port.
 
 use crate::clock::Rate;
+use crate::elf::Elf;
+use crate::image::Masking;
 use crate::sources;
 use crate::tools::Machine;
 use serde::Deserialize;
@@ -11,10 +13,18 @@ use serde::Deserialize;
 #[serde(deny_unknown_fields)]
 pub struct Board {
     pub name: String,
-    /// QEMU's command.
+    /// For people.
+    pub processor: String,
+    /// QEMU's command, and Debian's package of it.
     machine: Vec<String>,
+    machine_package: String,
     compiler: String,
     flags: Vec<String>,
+    /// `e_machine` of its images.
+    elf_machine: u32,
+    /// Which instructions mask interrupts, which of these do not, and functions of the port that
+    /// may: `image.rs`.
+    masking: Masking,
     ticks_per_s_num: u32,
     ticks_per_s_den: u32,
     pub flash_bytes: u64,
@@ -54,12 +64,20 @@ impl Board {
         found.ok_or_else(|| NoBoard { name: name.to_owned(), known: known() })
     }
 
+    /// The board that an image is for. `None`: it is for none of ours.
+    pub fn of_image(elf: &Elf) -> Option<Self> {
+        let machine = elf.machine()?;
+        Self::all().into_iter().find(|board| board.elf_machine == machine)
+    }
+
     pub fn machine(&self) -> Machine<'_> {
         Machine {
             port: &self.name,
             qemu: &self.machine,
+            qemu_package: &self.machine_package,
             compiler: &self.compiler,
             flags: &self.flags,
+            masking: &self.masking,
         }
     }
 
@@ -86,19 +104,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_board_can_be_read_and_has_the_name_of_its_port() {
-        let names: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
-        assert_eq!(names, ["mcf5208evb", "mps2-an385"]);
-        for board in Board::all() {
+    fn each_board_can_be_read_and_has_names_of_its_own() {
+        let all = Board::all();
+        let names: Vec<&str> = all.iter().map(|board| &*board.name).collect();
+        assert!(names.is_sorted() && names.contains(&"mcf5208evb"), "{names:?}");
+        for (at, board) in all.iter().enumerate() {
             assert!(board.rate().ticks_of_ps(1_000_000_000_000) > 1_000_000, "of a second");
-            assert!(sources::has_port(&board.name));
             assert!(board.dispatch_milli_ticks(1) > 1000);
+            let is_other =
+                |other: &Board| other.name != board.name && other.elf_machine != board.elf_machine;
+            assert!(all[..at].iter().all(is_other), "{}: as of a board before", board.name);
         }
     }
 
     #[test]
     fn an_unknown_board_is_refused_with_those_there_are() {
         let error = Board::named("arduino").expect_err("none").to_string();
-        assert_eq!(error, "no board arduino: use one of mcf5208evb, mps2-an385");
+        let names: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
+        assert_eq!(error, format!("no board arduino: use one of {}", names.join(", ")));
     }
 }

@@ -9,9 +9,6 @@ pub struct Elf<'a> {
     is_big_endian: bool,
 }
 
-/// `e_machine` of the processors that we have boards with.
-const ARM: u32 = 40;
-const M68K: u32 = 4;
 const SYMBOL_TABLE: u32 = 2;
 /// Types and flags of sections.
 const NOTHING_IN_THE_FILE: u32 = 8;
@@ -64,13 +61,9 @@ impl<'a> Elf<'a> {
         self.number::<4>(at).map(|number| number as usize)
     }
 
-    /// The board that this image is for, if it is for one of ours.
-    pub fn board(&self) -> Option<&'static str> {
-        match self.number::<2>(18)? {
-            ARM => Some("mps2-an385"),
-            M68K => Some("mcf5208evb"),
-            _ => None,
-        }
+    /// `e_machine`: the processor that this image is for.
+    pub fn machine(&self) -> Option<u32> {
+        self.number::<2>(18)
     }
 
     fn section(&self, index: usize) -> Option<usize> {
@@ -145,7 +138,7 @@ mod tests {
                 image[if is_big_endian { at + place } else { at + bytes - 1 - place }] = *byte;
             }
         };
-        put(18, 2, ARM as usize);
+        put(18, 2, 40);
         put(32, 4, 52);
         put(48, 2, 2);
         put(52 + 4, 4, SYMBOL_TABLE as usize);
@@ -164,7 +157,8 @@ mod tests {
         for is_big_endian in [false, true] {
             let image = image(is_big_endian);
             let elf = Elf::of(&image).expect("an image");
-            assert_eq!(elf.board(), Some("mps2-an385"));
+            assert_eq!(elf.machine(), Some(40));
+            assert_eq!(crate::Board::of_image(&elf).expect("a board").name, "mps2-an385");
             assert_eq!(elf.address("there"), Some(0x1234));
             assert_eq!(elf.address("the"), None);
             assert_eq!(elf.address("theree"), None);

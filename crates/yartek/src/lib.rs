@@ -26,6 +26,8 @@ pub use compare::{Comparison, Expected, Lateness, Order, expect};
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
 /// What an image says of itself.
 pub use elf::{Elf, Sizes};
+/// Instructions that a board's program may not have.
+pub use image::Masking;
 /// Whether a set meets its deadlines on a board.
 pub use proof::{Proof, prove};
 /// A set as the kernel's table.

@@ -4,37 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-macro_rules! files {
-    ($($path:literal)*) => {
-        &[$(($path, include_str!(concat!("../../../yartek/", $path)))),*]
-    };
-}
-
-/// Path below `yartek`, and text.
-const FILES: &[(&str, &str)] = files! {
-    "include/yartek.h"
-    "kernel/port.h"
-    "kernel/dispatch.c"
-    "kernel/edf.c"
-    "kernel/lines.c"
-    "kernel/memory.c"
-    "kernel/spin.c"
-    "modules/console.h"
-    "modules/console.c"
-    "modules/trace.h"
-    "modules/trace.c"
-    "modules/traced.h"
-    "app/empty/main.c"
-    "app/spin/main.c"
-    "port/mcf5208evb/board.toml"
-    "port/mcf5208evb/link.ld"
-    "port/mcf5208evb/port.c"
-    "port/mcf5208evb/start.S"
-    "port/mps2-an385/board.toml"
-    "port/mps2-an385/link.ld"
-    "port/mps2-an385/port.c"
-    "port/mps2-an385/start.S"
-};
+/// Path below `yartek`, and text. A port is there because its directory is: `build.rs`.
+const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
 
 /// Writes all below this directory, which exists.
 pub(crate) fn unpack(dir: &Path) -> io::Result<()> {
@@ -61,35 +32,25 @@ pub(crate) fn boards() -> impl Iterator<Item = &'static str> {
 }
 
 #[cfg(test)]
-pub(crate) fn has_port(name: &str) -> bool {
-    FILES.iter().any(|(path, _)| *path == format!("port/{name}/port.c"))
-}
-
-#[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
-
-    fn below(dir: &Path, root: &Path, all: &mut BTreeSet<String>) {
-        for entry in fs::read_dir(dir).expect("a directory") {
-            let path = entry.expect("an entry").path();
-            match path.is_dir() {
-                true => below(&path, root, all),
-                false => {
-                    let path = path.strip_prefix(root).expect("below the root");
-                    all.insert(path.display().to_string());
-                }
-            }
-        }
-    }
 
     #[test]
-    fn every_file_of_the_kernel_is_inside() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek");
-        let mut there = BTreeSet::new();
-        below(&root, &root, &mut there);
-        there.retain(|path| !path.starts_with("proof/") && !path.starts_with("test/"));
-        let inside: BTreeSet<String> = FILES.iter().map(|(path, _)| (*path).to_owned()).collect();
-        assert_eq!(there, inside);
+    fn each_port_has_its_files_and_no_test_is_inside() {
+        let mut ports: Vec<&str> =
+            FILES.iter().filter_map(|(path, _)| path.strip_prefix("port/")).collect();
+        let mut expected = Vec::new();
+        for board in crate::Board::all() {
+            let files = ["board.toml", "link.ld", "port.c", "start.S"];
+            expected.extend(files.map(|file| format!("{}/{file}", board.name)));
+        }
+        ports.sort_unstable();
+        assert!(ports.len() >= 8);
+        assert_eq!(ports, expected);
+        let tops = ["app", "include", "kernel", "modules", "port"];
+        for (path, text) in FILES {
+            assert!(tops.contains(&path.split('/').next().unwrap_or_default()), "{path}");
+            assert!(text.contains("SPDX-License-Identifier"), "{path}");
+        }
     }
 }

@@ -5,6 +5,7 @@
 //! time, whatever this machine does meanwhile, so two runs print the same bytes.
 
 use crate::elf::{Elf, Sizes};
+use crate::image::Masking;
 use crate::sources;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -20,8 +21,10 @@ pub struct Machine<'a> {
     pub port: &'a str,
     /// QEMU's command.
     pub qemu: &'a [String],
+    pub qemu_package: &'a str,
     pub compiler: &'a str,
     pub flags: &'a [String],
+    pub masking: &'a Masking,
 }
 
 /// What runs on the kernel, besides the table.
@@ -39,12 +42,12 @@ pub enum Application<'a> {
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     #[error("there is no {program} here: install the package {package}")]
-    Missing { program: String, package: &'static str },
+    Missing { program: String, package: String },
     #[error(
         "{program} is of version {found}, and {OLDEST_QEMU} or newer is needed: install {package} \
          from a newer release (on Debian 12: from bookworm-backports)"
     )]
-    TooOld { program: String, found: String, package: &'static str },
+    TooOld { program: String, found: String, package: String },
     #[error("{compiler} refuses the program, and says: {said}")]
     Refused { compiler: String, said: String },
     #[error("{function} masks interrupts ({instruction}), which no proof counts: leave that out")]
@@ -63,24 +66,22 @@ const OLDEST_QEMU: u32 = 10;
 /// A guest that prints more is ended.
 const MOST_CONSOLE_BYTES: u64 = 256 << 20;
 
-/// Debian's package of a program.
-fn package(program: &str) -> &'static str {
-    match program {
-        "arm-none-eabi-gcc" => "gcc-arm-none-eabi",
-        "m68k-linux-gnu-gcc" => "gcc-m68k-linux-gnu",
-        "arm-none-eabi-objdump" => "binutils-arm-none-eabi",
-        "m68k-linux-gnu-objdump" => "binutils-m68k-linux-gnu",
-        "qemu-system-arm" => "qemu-system-arm",
-        "qemu-system-m68k" => "qemu-system-misc",
-        _ => "that has it",
+impl Machine<'_> {
+    /// Debian's package of QEMU, of the compiler, or of a program beside it.
+    fn package(&self, program: &str) -> String {
+        match program.rsplit_once('-') {
+            Some((target, "gcc")) => format!("gcc-{target}"),
+            Some((target, "objdump")) => format!("binutils-{target}"),
+            _ => self.qemu_package.to_owned(),
+        }
     }
-}
 
-fn not_run(program: &str, cause: io::Error) -> ToolError {
-    let program = program.to_owned();
-    match cause.kind() {
-        io::ErrorKind::NotFound => ToolError::Missing { package: package(&program), program },
-        _ => ToolError::Program { program, cause },
+    fn not_run(&self, program: &str, cause: io::Error) -> ToolError {
+        let (package, program) = (self.package(program), program.to_owned());
+        match cause.kind() {
+            io::ErrorKind::NotFound => ToolError::Missing { program, package },
+            _ => ToolError::Program { program, cause },
+        }
     }
 }
 
@@ -138,14 +139,14 @@ pub fn build(
     };
     let made = dir.path().join("image.elf");
     command.arg("table.c").arg("-o").arg(&made);
-    let output = command.output().map_err(|cause| not_run(machine.compiler, cause))?;
+    let output = command.output().map_err(|cause| machine.not_run(machine.compiler, cause))?;
     if !output.status.success() {
         let said = reason(&String::from_utf8_lossy(&output.stderr));
         return Err(ToolError::Refused { compiler: machine.compiler.to_owned(), said });
     }
     let disassembler = crate::image::disassembler(machine.compiler);
-    let masking = crate::image::masking(&disassembler, &made);
-    if let Some(found) = masking.map_err(|cause| not_run(&disassembler, cause))? {
+    let masking = crate::image::masking(&disassembler, &made, machine.masking);
+    if let Some(found) = masking.map_err(|cause| machine.not_run(&disassembler, cause))? {
         return Err(ToolError::Masks { function: found.function, instruction: found.instruction });
     }
     let bytes = fs::read(&made).map_err(|cause| of_file(&made, cause))?;
@@ -173,8 +174,8 @@ fn reason(said: &str) -> String {
 /// Are all programs installed that a board needs? Errors: the one that is missing.
 pub fn missing(machine: &Machine) -> Result<(), ToolError> {
     let asked = Command::new(machine.compiler).arg("--version").output();
-    asked.map_err(|cause| not_run(machine.compiler, cause))?;
-    machine.qemu.first().map_or(Ok(()), |program| version(program))
+    asked.map_err(|cause| machine.not_run(machine.compiler, cause))?;
+    machine.qemu.first().map_or(Ok(()), |program| version(machine, program))
 }
 
 /// How a run ended.
@@ -193,9 +194,9 @@ pub struct Output {
     pub ending: Ending,
 }
 
-fn version(program: &str) -> Result<(), ToolError> {
+fn version(machine: &Machine, program: &str) -> Result<(), ToolError> {
     let output = Command::new(program).arg("--version").output();
-    let output = output.map_err(|cause| not_run(program, cause))?;
+    let output = output.map_err(|cause| machine.not_run(program, cause))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let found = text.split_whitespace().skip_while(|word| *word != "version").nth(1);
     let found = found.unwrap_or("unknown");
@@ -203,7 +204,7 @@ fn version(program: &str) -> Result<(), ToolError> {
     if major.is_some_and(|major| major >= OLDEST_QEMU) {
         return Ok(());
     }
-    let (program, package) = (program.to_owned(), package(program));
+    let (package, program) = (machine.package(program), program.to_owned());
     Err(ToolError::TooOld { program, found: found.to_owned(), package })
 }
 
@@ -236,7 +237,7 @@ impl Drop for Guest {
 /// Runs an image. A guest with a trace ends itself at `until_ticks` after its epoch; any guest is
 /// ended once `wall` has passed on this machine.
 pub fn run(
-    qemu: &[String],
+    machine: &Machine,
     image: &Path,
     until_ticks: u64,
     wall: Duration,
@@ -244,8 +245,8 @@ pub fn run(
     let bytes = fs::read(image).map_err(|cause| of_file(image, cause))?;
     let no_image = || ToolError::NoImage { path: image.to_owned() };
     let elf = Elf::of(&bytes).ok_or_else(no_image)?;
-    let (program, words) = qemu.split_first().ok_or_else(no_image)?;
-    version(program)?;
+    let (program, words) = machine.qemu.split_first().ok_or_else(no_image)?;
+    version(machine, program)?;
     let mut command = Command::new(program);
     command.args(words).args(["-icount", "shift=5,sleep=off"]);
     command.args(["-display", "none", "-monitor", "none", "-serial", "stdio"]);
@@ -257,7 +258,7 @@ pub fn run(
         ));
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut guest = Guest(command.spawn().map_err(|cause| not_run(program, cause))?);
+    let mut guest = Guest(command.spawn().map_err(|cause| machine.not_run(program, cause))?);
     let console = reader(guest.0.stdout.take());
     let errors = reader(guest.0.stderr.take());
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
@@ -275,7 +276,7 @@ pub fn run(
     if is_over {
         return Ok(Output { console: text(bytes), ending: Ending::Ended });
     }
-    let status = guest.0.wait().map_err(|cause| not_run(program, cause))?;
+    let status = guest.0.wait().map_err(|cause| machine.not_run(program, cause))?;
     let said = text(errors.recv().unwrap_or_default());
     match status.code() {
         Some(0) => {}

@@ -2,7 +2,7 @@
 //! `asmp yartek build FILE`: the table of a proved set, and an image with it.
 
 use super::guest::of_tool;
-use super::on_board;
+use super::{board_help, on_board};
 use crate::analyze::files::{separate, write};
 use crate::exit::{NOT_PROVED, USAGE, failure};
 use anyhow::Result;
@@ -19,9 +19,7 @@ pub struct Args {
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// The board [default: the one that the file names]
-    ///
-    /// mcf5208evb (ColdFire V2) or mps2-an385 (Cortex-M3). Example: --board mps2-an385
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names"))]
     board: Option<String>,
     /// Write the image, for QEMU's -kernel
     ///

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek check FILE`: is the set proved on this board, and how near is it to the edge?
 
-use super::{OnBoard, on_board};
+use super::{OnBoard, board_help, on_board};
 use crate::exit::NOT_PROVED;
 use crate::print::json;
 use anyhow::Result;
@@ -18,9 +18,7 @@ pub struct Args {
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// The board [default: the one that the file names]
-    ///
-    /// mcf5208evb (ColdFire V2) or mps2-an385 (Cortex-M3). Example: --board mps2-an385
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names"))]
     board: Option<String>,
     /// Print JSON
     ///

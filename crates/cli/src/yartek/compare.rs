@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek compare`: a board against the simulator.
 
-use super::board_of;
 use super::guest::{self, Set, show};
+use super::{board_help, board_of};
 use crate::analyze::files::{print_json, tasks};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, failure};
@@ -22,9 +22,7 @@ pub struct Args {
     #[arg(value_name = "tasks.toml")]
     file: PathBuf,
     /// The board [default: the one that the file names]
-    ///
-    /// mcf5208evb (ColdFire V2) or mps2-an385 (Cortex-M3). Example: --board mps2-an385
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names"))]
     board: Option<String>,
     /// Time of the board
     ///

@@ -93,7 +93,7 @@ pub struct Guest {
 pub fn run(image: &Path, board: &Board, until_ticks: u64, tasks: usize) -> Result<Guest> {
     let time = Duration::from_nanos(board.rate().ns_up(until_ticks).unwrap_or(u64::MAX));
     let wall = time.saturating_mul(SLOWER).max(WALL_AT_LEAST);
-    let output = asmp_yartek::run(board.machine().qemu, image, until_ticks, wall);
+    let output = asmp_yartek::run(&board.machine(), image, until_ticks, wall);
     let output = output.map_err(|error| of_tool(&error))?;
     let trace = Trace::of(&output.console, tasks);
     let trouble = trouble(&trace, output.ending, wall);

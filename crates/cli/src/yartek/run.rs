@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek run`: a task set or an image on a board in QEMU.
 
-use super::board_of;
 use super::guest::{self, Set};
+use super::{board_help, board_of};
 use crate::analyze::files::{separate, tasks, write, wrong};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
@@ -25,9 +25,7 @@ pub struct Args {
     #[arg(value_name = "tasks.toml|IMAGE|DIR")]
     file: PathBuf,
     /// The board [default: the one that the file names, or that the image is for]
-    ///
-    /// mcf5208evb (ColdFire V2) or mps2-an385 (Cortex-M3). Example: --board mps2-an385
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names, or that the image is for"))]
     board: Option<String>,
     /// Time of the board
     ///
@@ -59,11 +57,10 @@ pub fn run(args: &Args) -> Result<u8> {
         Some(board) => {
             separate(std::slice::from_ref(&args.file), &outputs)?;
             let named = args.board.as_deref().map(guest::board).transpose()?;
-            if let Some(named) = named.filter(|named| named.name != board) {
-                let what = format!("this image is for {board}, not for {}", named.name);
+            if let Some(named) = named.filter(|named| named.name != board.name) {
+                let what = format!("this image is for {}, not for {}", board.name, named.name);
                 return Err(failure(USAGE, format!("{what}: leave --board out")));
             }
-            let board = guest::board(board)?;
             let ps = u64::try_from(args.time.as_nanos() * 1000).unwrap_or(u64::MAX);
             let until_ticks = board.rate().ticks_of_ps(ps);
             (args.file.clone(), board, None, until_ticks)
@@ -151,12 +148,12 @@ fn ends(image: &Path, file: &Path) -> Result<()> {
 }
 
 /// The board of an image. `None`: the file is no image.
-fn of_image(path: &Path) -> Result<Option<&'static str>> {
+fn of_image(path: &Path) -> Result<Option<Board>> {
     let unreadable = |error: std::io::Error| wrong(path, &error.to_string());
     let mut head = Vec::new();
     File::open(path).map_err(unreadable)?.take(64).read_to_end(&mut head).map_err(unreadable)?;
     let Some(elf) = Elf::of(&head) else { return Ok(None) };
-    match elf.board() {
+    match Board::of_image(&elf) {
         Some(board) => Ok(Some(board)),
         None => Err(wrong(path, "this image is for no board that asmp knows")),
     }

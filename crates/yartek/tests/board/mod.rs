@@ -126,7 +126,7 @@ impl Board {
         let mut output = None;
         let machine = self.0.machine();
         let built = self.build(words, application, table, &mut |image| {
-            output = Some(run(machine.qemu, image, until_ticks, wall()).expect("a run"));
+            output = Some(run(&machine, image, until_ticks, wall()).expect("a run"));
         });
         built.expect("an image");
         output.expect("an image that was run")
@@ -143,7 +143,8 @@ impl Board {
         let dir = tempfile::tempdir().expect("a directory");
         let image = dir.path().join("image.elf");
         let machine = self.0.machine();
-        let words = words.iter().map(|word| (*word).to_owned());
+        let of_board = format!("-I{}", c_file(self.name()).display());
+        let words = words.iter().map(|word| (*word).to_owned()).chain([of_board]);
         let flags: Vec<String> = machine.flags.iter().cloned().chain(words).collect();
         build(&Machine { flags: &flags, ..machine }, application, table, &image)?;
         then(&image);
