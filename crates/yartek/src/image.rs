@@ -10,8 +10,8 @@ use std::path::Path;
 use std::process::Command;
 use std::{io, str};
 
-/// What masks interrupts on a board. Of an instruction as objdump prints it, `name operands` without
-/// other blanks and in small letters, `*` stands for any text.
+/// What masks interrupts on a board: instructions as objdump prints them, `name operands` without
+/// other blanks and in small letters. `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Masking {
@@ -121,6 +121,18 @@ mod tests {
         assert_eq!(found("mcf5208evb", &on_coldfire), on_coldfire);
         let on_coldfire = ["movew #8192,%sr", "movew %sr,%d0", "stop #8192", "stopper #1"];
         assert_eq!(found("mcf5208evb", &on_coldfire), [""; 0]);
+        let on_riscv = [
+            "csrc\tmstatus,8",
+            "csrw\tmstatus,t0",
+            "csrwi\tmie,0",
+            "csrrc\ta5,mstatus,a4",
+            "csrrw\ta5,mie,a4",
+            "csrrwi\ta5,mstatus,0",
+            "csrrci\ta5,mie,8",
+        ];
+        assert_eq!(found("rv32-virt", &on_riscv), on_riscv);
+        let on_riscv = ["csrs\tmstatus,8", "csrr\tt0,mie", "csrrs\tt0,mie,t1", "csrw\tmtvec,t0"];
+        assert_eq!(found("rv32-virt", &on_riscv), [""; 0]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The first dual timer counts down, 25 a microsecond. It runs at all times: 172 s are longer than any
- * test that has silenced it. Any source may be made pending.
+ * The first dual timer counts down, 25 a microsecond. It runs at all times: a test that has
+ * silenced it ends within 172 s. Any source may be made pending.
  */
 #ifndef BOARD_H
 #define BOARD_H
