@@ -3,7 +3,8 @@
  * All levels read the clock over and over while it wraps, by the table of tests/wraps.rs. It must
  * not go back: no reading is less than one that was taken before, at whichever level.
  *
- * The image is built with -DYK_CLOCK_BEGIN=yk_trace_until: what runs it says where the clock begins.
+ * The image is built with -DYK_CLOCK_BEGIN=yk_trace_until: what runs it says where the clock
+ * begins.
  * Prints the level that was running at the wrap, and `good`, or what was wrong.
  */
 #include "source.h"

@@ -25,9 +25,9 @@ fn number(output: &Output, name: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no number {name} in {}", output.console))
 }
 
-/// Where clocks begin. The wrap falls into any part of two periods; then 160 times a tick later than
-/// the time before: between any two instructions of a level that looks at the clock. On a board
-/// whose clock is a sum of wraps of 16 bits, it is one of the first sixty of these.
+/// Where clocks begin. The wrap falls into any part of two periods; then 160 times a tick later
+/// than the time before: between any two instructions of a level that looks at the clock. On a
+/// board whose clock is a sum of wraps of 16 bits, it is one of the first sixty of these.
 fn begins(board: &Board) -> Vec<u64> {
     let small = board.0.clock_interrupt_ticks;
     let before: Vec<u64> = if small < 1 << 16 {
