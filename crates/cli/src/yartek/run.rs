@@ -25,7 +25,11 @@ pub struct Args {
     #[arg(value_name = "tasks.toml|IMAGE|DIR")]
     file: PathBuf,
     /// The board [default: the one that the file names, or that the image is for]
-    #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names, or that the image is for"))]
+    #[arg(
+        long,
+        value_name = "NAME",
+        long_help = board_help("the one that the file names, or that the image is for")
+    )]
     board: Option<String>,
     /// Time of the board
     ///
