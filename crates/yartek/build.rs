@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 const KERNEL: &str = "../../yartek";
-/// What is for tests alone.
-const NOT_INSIDE: [&str; 2] = ["proof", "test"];
+/// What is for tests alone. Of `test` the directories of boards are inside, for `bench`.
+const PROOF: &str = "proof";
+const TEST: &str = "test";
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed={KERNEL}");
@@ -24,10 +25,11 @@ fn list_sources() -> io::Result<()> {
     let mut files = Vec::new();
     for entry in fs::read_dir(&root)? {
         let entry = entry?;
-        if !NOT_INSIDE.iter().any(|name| entry.file_name() == *name) {
+        if entry.file_name() != PROOF {
             below(&entry.path(), &mut files)?;
         }
     }
+    files.retain(|file| file.parent() != Some(root.join(TEST).as_path()));
     files.sort();
     let mut list = "&[\n".to_owned();
     for file in files {

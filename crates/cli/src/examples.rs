@@ -171,6 +171,13 @@ Examples:
   asmp yartek compare robot.toml --board mps2-an385 --json
       Print jobs, order, lateness and misses as JSON.";
 
+pub const YARTEK_BENCH: &str = "\
+Examples:
+  asmp yartek bench --board mps2-an385
+      Print the instructions that the kernel needs, beside the paper's cycles.
+  asmp yartek bench --board mcf5208evb --json
+      Print the same figures as JSON.";
+
 pub const BOOT: &str = "\
 Examples:
   asmp boot show

@@ -203,6 +203,9 @@ fn an_application_that_would_not_end_is_refused_at_once() {
         let words_of_build = ["--board", &board.name, "--app", main_at, "-o", image_at];
         let built = asmp(&[&["yartek", "build", &tasks][..], &words_of_build].concat());
         assert_eq!(built.status.code(), Some(0), "{built:?}");
+        let said = words(&built.stdout);
+        let [edf, all] = ["edf", "all"].map(|part| flash_bytes(&said, part));
+        assert!(500 < edf && edf < all / 2, "{said}");
         let project = dir.path().to_str().unwrap();
         let runs = [&[image_at][..], &[project, "--board", &board.name]];
         for run in runs {
@@ -213,6 +216,31 @@ fn an_application_that_would_not_end_is_refused_at_once() {
             assert_eq!(said.contains(run[0]) && said.contains(refusal), code != 0, "{said}");
             assert_eq!(words(&output.stdout).contains("10 jobs"), code == 0, "{output:?}");
         }
+    }
+}
+
+/// Of a part of an image.
+fn flash_bytes(said: &str, part: &str) -> u64 {
+    let lines = said.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut numbers = lines.filter(|line| line.first() == Some(&part)).map(|line| line[1].parse());
+    numbers.next_back().expect("a line of the part").expect("a number")
+}
+
+#[test]
+fn the_kernel_is_measured_on_each_board() {
+    for board in boards() {
+        let output = asmp(&["yartek", "bench", "--board", &board.name]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let said = words(&output.stdout);
+        assert!(said.starts_with(&board.name), "{said}");
+        assert!(said.contains("\nthe same, 32 jobs start at once"), "{said}");
+        let json = asmp(&["yartek", "bench", "--board", &board.name, "--json"]);
+        let json: Value = serde_json::from_slice(&json.stdout).expect("JSON");
+        let first = &json["figures"][0];
+        let mean = first["mean_instructions"].as_f64().expect("a number");
+        // The paper's 750 us, at one instruction a cycle.
+        assert!(100.0 < mean && mean < 750.0 * 33.0, "{json}");
+        assert!(said.contains(&format!("{mean:.1}")) && first["paper_us"] == 750, "{json}");
     }
 }
 
@@ -248,7 +276,8 @@ fn the_rover_of_the_guide_prints_what_the_guide_shows() {
         assert_eq!(output.status.code(), Some(0), "{line}: {output:?}");
         // Sizes are the compiler's choice.
         let said = words(&output.stdout);
-        let fixed = said.split(" flash ").next().unwrap_or_default().trim_end();
+        let fixed = said.split(" flash ").next().unwrap_or_default();
+        let fixed = fixed.split("  part ").next().unwrap_or_default().trim_end();
         shows(&format!("$ {line}\n{fixed}"));
     }
     let (before, after) = block("c").split_once("\tpower = pulses <").expect("the job");

@@ -2,12 +2,14 @@
 //! Task sets for yartek, a kernel for microcontrollers that runs exactly the schedule that
 //! `asmp analyze` has proved. The kernel itself is C, in the directory `yartek` of the repository.
 
+mod bench;
 mod board;
 mod clock;
 mod compare;
 #[cfg(feature = "core-c")]
 mod core_c;
 mod elf;
+mod footprint;
 mod image;
 mod proof;
 mod sources;
@@ -15,6 +17,8 @@ mod table;
 mod tools;
 mod trace;
 
+/// What the kernel takes.
+pub use bench::{BenchError, Figure, bench};
 /// What we know of a board.
 pub use board::{Board, NoBoard};
 /// The times of a task set in ticks of a board.
@@ -26,6 +30,8 @@ pub use compare::{Comparison, Expected, Lateness, Order, expect};
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
 /// What an image says of itself.
 pub use elf::{Elf, Sizes};
+/// What each source has of an image.
+pub use footprint::Part;
 /// Instructions that a board's program may not have.
 pub use image::Masking;
 /// Whether a set meets its deadlines on a board.

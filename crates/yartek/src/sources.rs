@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_port_has_its_files_and_no_test_is_inside() {
+    fn each_port_has_its_files_and_of_the_tests_those_of_boards_are_inside() {
         let mut ports: Vec<&str> =
             FILES.iter().filter_map(|(path, _)| path.strip_prefix("port/")).collect();
         let mut expected = Vec::new();
@@ -47,7 +47,15 @@ mod tests {
         ports.sort_unstable();
         assert!(ports.len() >= 8);
         assert_eq!(ports, expected);
-        let tops = ["app", "include", "kernel", "modules", "port"];
+        let of_tests: Vec<String> = FILES
+            .iter()
+            .filter_map(|(path, _)| path.strip_prefix("test/").map(str::to_owned))
+            .collect();
+        let boards = crate::Board::all();
+        let expected: Vec<_> =
+            boards.iter().map(|board| format!("{}/board.h", board.name)).collect();
+        assert_eq!(of_tests, expected);
+        let tops = ["app", "include", "kernel", "modules", "port", "test"];
         for (path, text) in FILES {
             assert!(tops.contains(&path.split('/').next().unwrap_or_default()), "{path}");
             assert!(text.contains("SPDX-License-Identifier"), "{path}");

@@ -5,6 +5,7 @@
 //! time, whatever this machine does meanwhile, so two runs print the same bytes.
 
 use crate::elf::{Elf, Sizes};
+use crate::footprint::{Part, parts};
 use crate::image::Masking;
 use crate::sources;
 use std::io::Read;
@@ -34,6 +35,8 @@ pub enum Application<'a> {
     Spin,
     /// Nothing: for sizes.
     Empty,
+    /// Measures the kernel.
+    Bench,
     /// C files of the user.
     Files(&'a [PathBuf]),
 }
@@ -60,6 +63,12 @@ pub enum ToolError {
     File { path: PathBuf, cause: io::Error },
     #[error("QEMU did not start the image: {said}")]
     NotStarted { said: String },
+}
+
+impl ToolError {
+    pub(crate) fn temporary(cause: io::Error) -> Self {
+        of_file(&std::env::temp_dir(), cause)
+    }
 }
 
 const OLDEST_QEMU: u32 = 10;
@@ -89,15 +98,15 @@ fn of_file(path: &Path, cause: io::Error) -> ToolError {
     ToolError::File { path: path.to_owned(), cause }
 }
 
-/// Compiles kernel, port, table and application. The image replaces what is there. Errors: also a
-/// program that masks interrupts once the kernel runs.
+/// Compiles kernel, port, table and application, and says what each source has of the image. The
+/// image replaces what is there. Errors: also a program that masks interrupts once the kernel runs.
 pub fn build(
     machine: &Machine,
     application: Application,
     table: &str,
     image: &Path,
-) -> Result<(), ToolError> {
-    let dir = tempfile::tempdir().map_err(|cause| of_file(&std::env::temp_dir(), cause))?;
+) -> Result<Vec<Part>, ToolError> {
+    let dir = tempfile::tempdir().map_err(ToolError::temporary)?;
     sources::unpack(dir.path()).map_err(|cause| of_file(dir.path(), cause))?;
     let written = dir.path().join("table.c");
     fs::write(&written, table).map_err(|cause| of_file(&written, cause))?;
@@ -126,19 +135,22 @@ pub fn build(
     ]);
     // Another compiler may know more warnings: that stops no user.
     command.args(std::env::var_os("ASMP_CI").map(|_| "-Werror"));
-    command.arg("-T").arg(port.join("link.ld"));
-    command.args([port.join("start.S"), port.join("port.c")]).args(sources::kernel());
+    command.arg("-I").arg(Path::new("test").join(machine.port)).arg("-T").arg(port.join("link.ld"));
+    let mut files = vec![port.join("start.S"), port.join("port.c")];
+    files.extend(sources::kernel());
     match application {
-        Application::Spin => command.arg("app/spin/main.c"),
-        Application::Empty => command.arg("app/empty/main.c"),
-        Application::Files(files) => {
-            let absolute =
-                |path: &PathBuf| std::path::absolute(path).map_err(|cause| of_file(path, cause));
-            command.args(files.iter().map(absolute).collect::<Result<Vec<_>, _>>()?)
+        Application::Spin => files.push("app/spin/main.c".into()),
+        Application::Empty => files.push("app/empty/main.c".into()),
+        Application::Bench => files.push("app/bench/main.c".into()),
+        Application::Files(of_user) => {
+            for path in of_user {
+                files.push(std::path::absolute(path).map_err(|cause| of_file(path, cause))?);
+            }
         }
-    };
+    }
+    files.push("table.c".into());
     let made = dir.path().join("image.elf");
-    command.arg("table.c").arg("-o").arg(&made);
+    command.args(&files).arg("-Wl,-Map=map").arg("-o").arg(&made);
     let output = command.output().map_err(|cause| machine.not_run(machine.compiler, cause))?;
     if !output.status.success() {
         let said = reason(&String::from_utf8_lossy(&output.stderr));
@@ -150,13 +162,15 @@ pub fn build(
         return Err(ToolError::Masks { function: found.function, instruction: found.instruction });
     }
     let bytes = fs::read(&made).map_err(|cause| of_file(&made, cause))?;
-    fs::write(image, bytes).map_err(|cause| of_file(image, cause))
+    fs::write(image, bytes).map_err(|cause| of_file(image, cause))?;
+    let map = dir.path().join("map");
+    let map = fs::read(&map).map_err(|cause| of_file(&map, cause))?;
+    Ok(parts(&String::from_utf8_lossy(&map), &files))
 }
 
 /// What kernel, port and table need, without an application: the table has no entries.
 pub fn sizes(machine: &Machine, table: &str) -> Result<Sizes, ToolError> {
-    let image = tempfile::NamedTempFile::new();
-    let image = image.map_err(|cause| of_file(&std::env::temp_dir(), cause))?;
+    let image = tempfile::NamedTempFile::new().map_err(ToolError::temporary)?;
     build(machine, Application::Empty, table, image.path())?;
     let bytes = fs::read(image.path()).map_err(|cause| of_file(image.path(), cause))?;
     let no_image = || ToolError::NoImage { path: image.path().to_owned() };
@@ -234,9 +248,42 @@ impl Drop for Guest {
     }
 }
 
+/// How long an instruction takes on a board, by the board's clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// About what the paper's processor needed.
+    Board,
+    /// Long enough to be counted by any board's clock.
+    Instructions,
+}
+
+impl Pace {
+    /// QEMU's `-icount shift=`: an instruction takes 2^shift ns.
+    const fn shift(self) -> u32 {
+        match self {
+            Self::Board => 5,
+            Self::Instructions => 10,
+        }
+    }
+
+    pub(crate) const fn ps(self) -> u64 {
+        1000 << self.shift()
+    }
+}
+
 /// Runs an image. A guest with a trace ends itself at `until_ticks` after its epoch; any guest is
 /// ended once `wall` has passed on this machine.
 pub fn run(
+    machine: &Machine,
+    image: &Path,
+    until_ticks: u64,
+    wall: Duration,
+) -> Result<Output, ToolError> {
+    run_at(Pace::Board, machine, image, until_ticks, wall)
+}
+
+pub(crate) fn run_at(
+    pace: Pace,
     machine: &Machine,
     image: &Path,
     until_ticks: u64,
@@ -248,7 +295,7 @@ pub fn run(
     let (program, words) = machine.qemu.split_first().ok_or_else(no_image)?;
     version(machine, program)?;
     let mut command = Command::new(program);
-    command.args(words).args(["-icount", "shift=5,sleep=off"]);
+    command.args(words).args(["-icount", &format!("shift={},sleep=off", pace.shift())]);
     command.args(["-display", "none", "-monitor", "none", "-serial", "stdio"]);
     command.arg("-kernel").arg(image);
     if let Some(address) = elf.end_of_trace() {

@@ -5,8 +5,9 @@ use super::guest::of_tool;
 use super::{board_help, on_board};
 use crate::analyze::files::{separate, write};
 use crate::exit::{NOT_PROVED, USAGE, failure};
+use crate::table::table;
 use anyhow::Result;
-use asmp_yartek::Application;
+use asmp_yartek::{Application, Part};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -60,6 +61,7 @@ pub fn build(args: &Args) -> Result<u8> {
         }
     };
     let source = set.table.source(Some(&proof));
+    let mut parts = vec![];
     if let Some(image) = &args.image {
         let application = match args.app.as_slice() {
             [] => Application::Spin,
@@ -74,7 +76,7 @@ pub fn build(args: &Args) -> Result<u8> {
             return Err(failure(USAGE, format!("{what}, for example --app main.c")));
         }
         let built = asmp_yartek::build(&set.board.machine(), application, &source, image);
-        built.map_err(|error| of_tool(&error))?;
+        parts = built.map_err(|error| of_tool(&error))?;
     }
     if let Some(path) = &args.table {
         write(path, &source)?;
@@ -83,5 +85,20 @@ pub fn build(args: &Args) -> Result<u8> {
     for (_, path) in outputs.iter().filter_map(|(option, path)| Some((option, (*path)?))) {
         println!("{}: {tasks} tasks for {board}, {proof}", path.display());
     }
+    if !parts.is_empty() {
+        print!("{}", table(&rows(&parts)));
+    }
     Ok(0)
+}
+
+/// Sizes by source in bytes, the largest first, and their sums.
+fn rows(parts: &[Part]) -> Vec<[String; 3]> {
+    let row = |name: &str, flash: u64, ram: u64| {
+        [format!("  {name}"), format!("{flash:>9}"), format!("{ram:>9}")]
+    };
+    let sum = |of: fn(&Part) -> u64| parts.iter().map(of).sum();
+    let mut rows = vec![["  part", "flash (B)", "  RAM (B)"].map(str::to_owned)];
+    rows.extend(parts.iter().map(|part| row(&part.name, part.flash_bytes, part.ram_bytes)));
+    rows.push(row("all", sum(|part| part.flash_bytes), sum(|part| part.ram_bytes)));
+    rows
 }

@@ -79,7 +79,8 @@ pub fn of_tool(error: &ToolError) -> anyhow::Error {
 
 pub fn build(set: &Set, board: &Board, what: Application, image: &Path) -> Result<()> {
     let table = set.table.source(None);
-    asmp_yartek::build(&board.machine(), what, &table, image).map_err(|error| of_tool(&error))
+    let built = asmp_yartek::build(&board.machine(), what, &table, image);
+    built.map(|_parts| ()).map_err(|error| of_tool(&error))
 }
 
 /// What a run gave.

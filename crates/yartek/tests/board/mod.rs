@@ -143,8 +143,7 @@ impl Board {
         let dir = tempfile::tempdir().expect("a directory");
         let image = dir.path().join("image.elf");
         let machine = self.0.machine();
-        let of_board = format!("-I{}", c_file(self.name()).display());
-        let words = words.iter().map(|word| (*word).to_owned()).chain([of_board]);
+        let words = words.iter().map(|word| (*word).to_owned());
         let flags: Vec<String> = machine.flags.iter().cloned().chain(words).collect();
         build(&Machine { flags: &flags, ..machine }, application, table, &image)?;
         then(&image);
