@@ -21,8 +21,8 @@ artis=$("$top/tests/artis.sh" test)
 share=$(mktemp -d)
 trap 'rm -rf "$share"' EXIT
 strip -o "$share/asmp-artis" "$artis"
-for program in calls load; do
-    gcc -O2 -static -Wall -o "$share/$program" "$here/artis/$program.c"
+for program in calls load gates; do
+    gcc -O2 -static -pthread -Wall -o "$share/$program" "$here/artis/$program.c"
 done
 cp "$here/artis/in-guest.sh" "$share"
 
@@ -37,7 +37,7 @@ in_guest() {
 }
 
 failed=0
-all='interface kills changes turns hotplug strays renices returns guarantee'
+all='interface kills changes turns hotplug strays renices returns crowd gates guarantee'
 read -ra parts <<<"${ARTIS_PARTS:-$all}"
 for kernel in "${kernels[@]}"; do
     in_guest "$kernel" 4 "${parts[@]}"

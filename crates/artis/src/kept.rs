@@ -199,6 +199,8 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
         begin.set_autoload(is_there);
         end.set_autoload(is_there);
     }
+    let has_seccomp = types.type_by_name::<Func<'_>>("__secure_computing").is_some();
+    progs.on_seccomp.set_autoload(has_seccomp);
     // These need a map to be over.
     open.progs.show_cpus.set_autoattach(false);
     open.progs.show_stats.set_autoattach(false);
@@ -227,6 +229,7 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
         ("end_uprobe", &mut links.end_uprobe_notify_resume),
         ("begin_over_high", &mut links.begin___mem_cgroup_handle_over_high),
         ("end_over_high", &mut links.end___mem_cgroup_handle_over_high),
+        ("seccomp", &mut links.on_seccomp),
         ("observe_enter", &mut links.observe_enter),
         ("observe_exit", &mut links.observe_exit),
         ("observe_fault", &mut links.observe_fault),

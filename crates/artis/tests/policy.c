@@ -117,7 +117,10 @@ static void moves(void)
 	holds(tries > 10 && tries < 1000, "a guest that is kept off is tried again");
 	holds(mean(800, 800, 3) == 800 && mean(800, 0, 3) == 700, "the mean follows an eighth");
 	holds(median(3200, 1000000) == 3301 && median(3200, 0) == 3099, "the median follows in steps");
-	holds(user_first(8) && !user_first(1), "every eighth turn is for guests in user mode");
+	holds(!user_first(SECOND, SECOND), "of two that came together the one in the kernel goes first");
+	holds(!user_first(SECOND, SECOND - 20 * MS), "and before one that came a little earlier");
+	holds(user_first(SECOND, SECOND - 30 * MS), "but not before one that came much earlier");
+	holds(!user_first(-10 * MS, 20 * MS), "places compare also where the clock wraps");
 }
 
 int main(void)

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
-# all but CPU 0 in nohz_full=. /share holds asmp-artis, calls and load. Prints a line for each
+# all but CPU 0 in nohz_full=. /share holds asmp-artis, calls, load and gates. Prints a line for each
 # figure, with its bar, and exits with 1 if one is missed.
-# PARTS: interface, kills, changes, turns, hotplug, strays, renices, returns, guarantee, policy.
+# PARTS: interface, kills, changes, turns, hotplug, strays, renices, returns, crowd, gates,
+# guarantee, policy.
 set -u
 seconds=$1
 shift
@@ -97,7 +98,7 @@ interface() {
         same "set without $hook" "$? $(wc -l </tmp/said) $(cpus) $(hooked && echo whole)" \
             '0 1 2 whole'
     done
-    bar 'hooks' "$(hooks | wc -w)" '>=' 15
+    bar 'hooks' "$(hooks | wc -w)" '>=' 16
     rm $bpf/loaded
     ln -s '0.0.0 user_exit' $bpf/loaded
     $artis set 3 2>/tmp/said
@@ -287,6 +288,43 @@ returns() {
     bar 'of these on a real-time CPU' "$(stat_of escaped_work)" == 0
     bar 'escaped calls' "$(stat_of escaped_calls_other)" == 0
     bar 'guests that began to run on a real-time CPU' "$(stat_of began_on_rt)" '>=' 50
+    $artis set ''
+}
+
+# A user has 800 tasks that compute on one CPU, and some that are in the kernel all the time. The
+# kernel ends a scheduler that lets a task wait for 20 s.
+crowd() {
+    local longest ran
+    $artis set 2-3 || exit 1
+    read -r longest ran < <($load crowd 45 800)
+    same 'the scheduler beside 806 tasks on a CPU' "$(cat $state) $(cpus)" 'enabled 2,3'
+    bar 'tasks of 800 that had a turn' "$ran" == 800
+    bar 'longest time that one of these had no turn, s' "$longest" '<' 20
+    $artis set ''
+}
+
+# Calls that do not look like one as they begin: gates.c.
+gates() {
+    local gate began ran trace=/sys/kernel/tracing/instances/gates
+    $artis set 2-3 --eager || exit 1
+    for gate in native int80 rewritten; do
+        read -r began ran < <(/share/gates $gate "$seconds")
+        bar "calls by $gate that began on a real-time CPU" "$began" '>=' 100
+        # The kernel may be in the midst of a move as the set of CPUs is new.
+        bar "bodies of these that ran there, of 1,000" \
+            "$(awk "BEGIN { print $ran / $began * 1000 }")" '<=' 1
+    done
+    mkdir $trace
+    echo 'id == -1' >$trace/events/raw_syscalls/sys_exit/filter
+    echo 1 >$trace/events/raw_syscalls/sys_exit/enable
+    read -r began _ < <(/share/gates negative "$seconds")
+    echo 0 >$trace/events/raw_syscalls/sys_exit/enable
+    bar 'calls with the number -1 that began on a real-time CPU' "$began" '>=' 100
+    ran=$(grep -c 'gates-.* \[00[23]\] .*NR -1' $trace/trace)
+    bar 'of these, ends that the kernel traced there, of 1,000' \
+        "$(awk "BEGIN { print $ran / $began * 1000 }")" '<=' 1
+    bar 'ends that it traced anywhere' "$(grep -c 'gates-.*NR -1' $trace/trace)" '>=' 100
+    rmdir $trace
     $artis set ''
 }
 

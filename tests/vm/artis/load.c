@@ -4,9 +4,12 @@
 // load disturbed SECONDS TURNS: four `calls` ones, whose nice values change all the time.
 // load timers SECONDS TURNS: its timer of CPU time ends each 5 ms.
 // load dumps SECONDS TURNS: its children dump core: TURNS pages.
+// load crowd SECONDS TASKS: so many tasks that compute on CPU 0, beside six that read all the time.
+// Prints how long one of them had no turn at most, in seconds, and how many had a turn.
 // load rt0 SECONDS CPU: a hard task of SCHED_FIFO, bound to CPU, that uses 5 % of it.
 #define _GNU_SOURCE
 #include "count.h"
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -130,6 +133,57 @@ static void disturbed(double end, unsigned long turns)
 		kill(children[i], SIGKILL);
 }
 
+static void crowd(double end, unsigned long tasks)
+{
+	enum { READERS = 6, BYTES = 1 << 20 };
+	struct turns {
+		double last, longest;
+	} *turns = mmap(NULL, tasks * sizeof(*turns), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	double begin = now() + 8, longest = 0;
+	unsigned long ran = 0;
+	cpu_set_t first;
+	static char buffer[BYTES];
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	for (unsigned long n = 0; n < tasks + READERS; n++) {
+		if (fork())
+			continue;
+		/* All are there by then. */
+		usleep((begin - now()) * 1e6);
+		sched_setaffinity(0, sizeof(first), &first);
+		int zero = open("/dev/zero", O_RDONLY);
+		if (n >= tasks)
+			while (now() < end && read(zero, buffer, BYTES) > 0)
+				;
+		else
+			for (double at = begin; at < end; turns[n].last = at) {
+				count(10000);
+				double before = at;
+				at = now();
+				if (at - before > turns[n].longest)
+					turns[n].longest = at - before;
+			}
+		_exit(0);
+	}
+	usleep((end - now()) * 1e6);
+	for (unsigned long n = 0; n < tasks; n++) {
+		double since = end - (turns[n].last ? turns[n].last : begin);
+
+		ran += turns[n].last > 0;
+		if (turns[n].longest > longest)
+			longest = turns[n].longest;
+		if (since > longest)
+			longest = since;
+	}
+	printf("%.1f %lu\n", longest, ran);
+	signal(SIGTERM, SIG_IGN);
+	kill(0, SIGTERM);
+	while (wait(NULL) > 0)
+		;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 4)
@@ -140,6 +194,8 @@ int main(int argc, char **argv)
 
 	if (strcmp(kind, "rt0") == 0)
 		return rt0(end, turns);
+	if (strcmp(kind, "crowd") == 0)
+		return setpgid(0, 0), crowd(end, turns), 0;
 	if (strcmp(kind, "disturbed") == 0)
 		return disturbed(end, turns), 0;
 	if (strcmp(kind, "timers") == 0) {

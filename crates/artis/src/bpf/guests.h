@@ -81,7 +81,6 @@ struct cpu {
 	u64 began;		/* when a guest began to run here that may go to RT CPUs; 0: none */
 	u32 in_user;		/* It was in user mode then. */
 	u32 asked;		/* an RT CPU: 1 + the NRT CPU whose guest it is to fetch */
-	u32 turn;		/* how often it chose from the queues */
 	u32 runs_as;		/* what the time of the guest that runs here counts as; 0: none does */
 	u64 runs_since;
 };
@@ -180,6 +179,12 @@ static __always_inline u64 faults(struct task_struct *p)
 	return p->min_flt + p->maj_flt;
 }
 
+/* The instruction SYSCALL leaves them so. Else only an interrupt right after it finds them so. */
+static __always_inline bool by_syscall(const struct pt_regs *regs)
+{
+	return regs->cx == regs->ip && regs->r11 == regs->flags;
+}
+
 /*
  * Did an interrupt take this runnable task from user mode? Then only the way back is left of its
  * stay in the kernel. Entries by an interrupt or a fault have orig_ax == -1.
@@ -201,7 +206,8 @@ static __always_inline bool at_user(struct task_struct *p, struct task *t)
 		return false;
 	if (t->works && regs->ip == t->work_ip)
 		return false;
-	return (long)regs->orig_ax == -1;
+	/* A call whose number is -1 runs filters of seccomp all the same. */
+	return (long)regs->orig_ax == -1 && !by_syscall(regs);
 }
 
 /* Guests are the tasks that this scheduler has: not SCHED_FIFO (1), _RR (2), _DEADLINE (6). */

@@ -23,6 +23,31 @@ static __always_inline bool eject(struct task_struct *p, struct task *t, s32 cpu
 	return true;
 }
 
+/* The entry of INT 0x80 calls a function within so many bytes: their address is below the registers. */
+extern const void asm_int80_emulation __ksym __weak;
+enum { ENTRY_BYTES = 64 };
+
+/*
+ * Is this entry, which has no number of a call, a call nevertheless? One by INT 0x80 gets its number
+ * later, and one with the number -1 has none. FRED has no entry for each: there the code tells
+ * (SYSCALL, SYSENTER, INT 0x80). What cannot be read is taken for a call: that costs a move.
+ */
+static __always_inline bool is_call(const struct pt_regs *regs)
+{
+	u64 from = 0, entry = (u64)&asm_int80_emulation;
+	u8 code[2];
+
+	if (by_syscall(regs))
+		return true;
+	bpf_probe_read_kernel(&from, sizeof(from), (char *)regs - sizeof(from));
+	if (entry && from - entry < ENTRY_BYTES)
+		return true;
+	if (bpf_probe_read_user(code, sizeof(code), (void *)(regs->ip - sizeof(code))))
+		return true;
+	return (code[0] == 0x0f && (code[1] == 0x05 || code[1] == 0x34)) ||
+	       (code[0] == 0xcd && code[1] == 0x80);
+}
+
 /* Each entry from user mode on a CPU of nohz_full=, interrupts still off. */
 SEC("tp_btf/user_exit")
 int BPF_PROG(on_user_exit, int dummy)
@@ -45,6 +70,8 @@ int BPF_PROG(on_user_exit, int dummy)
 			seen[nr] = 1;
 			add(STAT_different_calls_from_rt, 1);
 		}
+	} else if (is_call(regs)) {
+		eject(p, t, cpu, STAT_calls_from_rt);
 	} else if (has_exit_work(p)) {
 		eject(p, t, cpu, STAT_other_from_rt);
 	}
@@ -148,6 +175,19 @@ static __always_inline void end_work(void)
 
 	if (t && t->works)
 		t->works--;
+}
+
+/* Filters of seccomp, for a call of any number: a net behind is_call(). */
+SEC("fentry/__secure_computing")
+int BPF_PROG(on_seccomp)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task *t = guest(p);
+
+	if (t && is_rt(cpu) && !(p->flags & PF_EXITING))
+		eject(p, t, cpu, STAT_calls_from_rt);
+	return 0;
 }
 
 #define WORK(function)                                                                             \

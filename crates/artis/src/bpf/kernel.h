@@ -78,8 +78,11 @@ struct task_struct {
 	struct sched_ext_entity scx;
 };
 struct pt_regs {
+	unsigned long r11;
+	unsigned long cx;
 	unsigned long orig_ax;
 	unsigned long ip;
+	unsigned long flags;
 };
 struct kernel_siginfo;
 struct seq_file;

@@ -298,14 +298,22 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		queue_anew();
 }
 
-/* Of the two queues of guests in user mode: the one with the first place. */
-static __always_inline u64 first_in_user(void)
+/* In which order an NRT CPU looks into the queues: by the places of those that are first there. */
+static __always_inline void order(u64 queues[3])
 {
-	struct task_struct *any = scx_bpf_dsq_peek(USER), *own = scx_bpf_dsq_peek(SYSTEM);
+	struct task_struct *kernel = scx_bpf_dsq_peek(KERNEL), *user = scx_bpf_dsq_peek(USER),
+			   *own = scx_bpf_dsq_peek(SYSTEM);
+	bool is_own = own && (!user || (s64)(own->scx.dsq_vtime - user->scx.dsq_vtime) < 0);
 
-	if (!any || !own)
-		return own ? SYSTEM : USER;
-	return (s64)(own->scx.dsq_vtime - any->scx.dsq_vtime) < 0 ? SYSTEM : USER;
+	if (is_own)
+		user = own;
+	queues[1] = is_own ? SYSTEM : USER;
+	queues[2] = is_own ? USER : SYSTEM;
+	queues[0] = KERNEL;
+	if (!kernel || (user && user_first(kernel->scx.dsq_vtime, user->scx.dsq_vtime))) {
+		queues[0] = queues[1];
+		queues[1] = KERNEL;
+	}
 }
 
 SEC("struct_ops/dispatch")
@@ -314,13 +322,12 @@ void BPF_PROG(artis_dispatch, s32 cpu, struct task_struct *prev)
 	struct cpu *c = cpu_of(cpu);
 
 	if (!is_rt(cpu)) {
-		u64 user = first_in_user();
-		bool is_turn = user_first(c->turn++);
-		u64 first = is_turn ? user : KERNEL, second = is_turn ? KERNEL : user;
+		u64 queues[3];
 
-		if (!scx_bpf_dsq_move_to_local___v2___asmp(first, 0) &&
-		    !scx_bpf_dsq_move_to_local___v2___asmp(second, 0))
-			scx_bpf_dsq_move_to_local___v2___asmp(USER + SYSTEM - user, 0);
+		order(queues);
+		if (!scx_bpf_dsq_move_to_local___v2___asmp(queues[0], 0) &&
+		    !scx_bpf_dsq_move_to_local___v2___asmp(queues[1], 0))
+			scx_bpf_dsq_move_to_local___v2___asmp(queues[2], 0);
 		return;
 	}
 	if (scx_bpf_dsq_nr_queued(USER) > 0 && scx_bpf_dsq_move_to_local___v2___asmp(USER, IMMED))

@@ -68,9 +68,12 @@ static inline u64 after_run(u64 used, u64 used_most, u64 ran_ns, u32 weight)
 	return (s64)(used - used_most) > MOST_LAG_NS ? used_most + MOST_LAG_NS : used;
 }
 
-/* NRT CPUs serve guests in the kernel first. Every eighth time those in user mode go first, as RT
- * CPUs may be taken for long. */
-static inline bool user_first(u32 turn)
+/*
+ * Two queues wait for an NRT CPU, each with its first place. Guests in the kernel go before those in
+ * user mode, which an RT CPU may run as well, but only by so much: each has its turn.
+ */
+#define KERNEL_LEAD_NS 25000000LL
+static inline bool user_first(u64 in_kernel, u64 in_user)
 {
-	return turn % 8 == 0;
+	return (s64)(in_user + KERNEL_LEAD_NS - in_kernel) < 0;
 }
