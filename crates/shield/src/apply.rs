@@ -363,6 +363,8 @@ fn take(
         Action::NoteMasks => {
             applied.masks = masks::of_root(kernel);
             undo_log.note(Undo::SetMasks { masks: applied.masks.clone() })?;
+            // The kernel itself gives these back, unless we set them.
+            applied.masks.extend(masks::of_real_time(kernel));
             let knob = knob::workqueue_cpus();
             if let Some(text) =
                 facts.setting(&knob).filter(|_| !facts.cpus.boot_isolated.is_empty())

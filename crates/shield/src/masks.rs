@@ -30,6 +30,10 @@ pub fn give_back_masks(
     let mut now = Vec::new();
     for mask in masks {
         let Ok(task) = task::read(kernel, mask.task.tid) else { continue };
+        // A program's thread that we did not set: its user may have, and the kernel keeps that.
+        if !mask.was_set && !task.kernel_thread && mask.task.tid != 1 {
+            continue;
+        }
         let cpus = due(kernel, mask, &task);
         let has = &task.allowed_cpus;
         let is_back = *has == cpus || has_enough(kernel, mask, has, &cpus);

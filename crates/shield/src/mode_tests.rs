@@ -91,6 +91,37 @@ fn real_time_threads_of_others_keep_off_shared_cpus_and_get_them_back() {
 }
 
 #[test]
+fn a_confined_thread_gets_what_it_had_before_the_first_partition_also_an_isolated_one() {
+    let fake = machine();
+    for (tid, cpus) in [(310, "1-2"), (311, "0-3"), (312, "1-3")] {
+        fake.kernel.start(tid, tid, "theirs", FIFO_50);
+        fake.kernel.give_at_boot(tid, &set(cpus));
+    }
+    fake.done(&create("a", "1-2"));
+    assert_eq!((fake.allowed(310).as_str(), fake.allowed(311).as_str()), ("0,3", "0,3"));
+    fake.done(&shared("b", "3"));
+    assert_eq!((fake.allowed(310).as_str(), fake.allowed(311).as_str()), ("0", "0"));
+    // Its user gives one that was not confined other CPUs.
+    fake.kernel.start(313, 313, "late", FIFO_50);
+    fake.kernel.give_at_boot(313, &set("0"));
+    fake.done(&destroy("a"));
+    fake.done(&destroy("b"));
+    let now = [310, 311, 312, 313].map(|tid| fake.allowed(tid));
+    assert_eq!(now, ["1-2", "0-3", "1-3", "0"]);
+}
+
+#[test]
+fn what_a_user_sets_meanwhile_stays() {
+    let fake = machine();
+    fake.kernel.start(310, 310, "theirs", FIFO_50);
+    fake.kernel.give_at_boot(310, &set("0-3"));
+    fake.done(&create("a", "2-3"));
+    fake.kernel.give_at_boot(310, &set("1"));
+    fake.done(&destroy("a"));
+    assert_eq!(fake.allowed(310), "1");
+}
+
+#[test]
 fn a_task_that_is_bound_to_shared_cpus_alone_is_named() {
     let fake = machine();
     fake.kernel.start(400, 400, "taskset", OTHER);
