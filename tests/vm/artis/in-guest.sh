@@ -203,12 +203,23 @@ ticks() {
 
 # Weights and classes count. Each task gets a turn, though others compute without end: RT1, and
 # tasks that are bound to some CPUs. The kernel ends a scheduler that lets one wait for 20 s.
+# Turns of two tasks of nice -10, for those of two of nice 0, on CPU 1.
+beside_nice_19() {
+    taskset -c 0 nice -n 19 $load spin 15 100000 >/dev/null &
+    for nice in -10 -10 0 0; do
+        taskset -c 1 nice -n $nice $load spin 15 100000 | sed "s/^/$nice /" &
+    done | awk '{ turns[$1] += $3 } END { print turns[-10] / (turns[0] + 1) }'
+    wait
+}
+
 turns() {
     $artis set 2-3
     # One that runs gives way at the end of its slice to the first that waits: there are more of
     # each kind than CPUs.
     bar 'time of nice 0 for that of nice 10' \
         "$(race "$load spin 100 100000" "nice $load spin 100 100000")" '>=' 4
+    bar 'turns of nice -10 for those of nice 0, as nice 19 computes on another CPU' \
+        "$(beside_nice_19)" '>=' 4
     bar 'time of RT1 for that of Linux' \
         "$(race "sh -c '$artis class \$\$ rt1:20; exec $load spin 100 100000'" \
             "$load spin 100 100000")" '>=' 4

@@ -58,6 +58,7 @@ struct task {
 	u32 works;		/* what it is in of the work before a return to user mode */
 	u64 work_ip;		/* where user mode goes on after that */
 	u64 used;		/* what it ran as a Linux task, by its weight */
+	s32 ran_on;		/* where it ran last: its use compares with that of others there */
 	u64 since;		/* when it began to run */
 	u64 entered;		/* when it entered the kernel on an RT CPU; 0: in user mode */
 	u64 stay;		/* mean length of its stays on RT CPUs that an entry ended */
@@ -81,6 +82,7 @@ struct cpu {
 	u64 began;		/* when a guest began to run here that may go to RT CPUs; 0: none */
 	u32 in_user;		/* It was in user mode then. */
 	u32 asked;		/* an RT CPU: 1 + the NRT CPU whose guest it is to fetch */
+	u64 used_most;		/* the most that a Linux task had used when it began to run here */
 	u32 runs_as;		/* what the time of the guest that runs here counts as; 0: none does */
 	u64 runs_since;
 };

@@ -46,8 +46,6 @@ int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work
 const volatile u64 slice_ns = 3000000;
 /* For tests of the guarantee: guests go to RT CPUs whenever they can, worth it or not. */
 const volatile bool eager;
-/* The most that a Linux task had used when it began to run. */
-u64 used_most;
 
 struct work {
 	struct bpf_task_work work;
@@ -79,12 +77,17 @@ static __always_inline bool is_for_rt(struct task_struct *p, struct task *t)
 	return fits(t) && has_rt(p);
 }
 
+static __always_inline u64 used_most(struct task *t)
+{
+	return cpu_of(t->ran_on)->used_most;
+}
+
 static __always_inline void insert(struct task_struct *p, struct task *t, u64 queue, u64 flags)
 {
 	struct scx_bpf_dsq_insert_vtime_args args = {
 		.dsq_id = queue,
 		.slice = slice_ns,
-		.vtime = place_in_queue(t->prio, scx_bpf_now(), t->used, used_most),
+		.vtime = place_in_queue(t->prio, scx_bpf_now(), t->used, used_most(t)),
 		.enq_flags = flags & ~bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST),
 	};
 
@@ -273,7 +276,7 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		return;
 	}
 	if (flags & SCX_ENQ_WAKEUP)
-		t->used = after_sleep(t->used, used_most, slice_ns);
+		t->used = after_sleep(t->used, used_most(t), slice_ns);
 	is_bound = !has_nrt(p);
 	in_user = is_bound || (!(flags & SCX_ENQ_WAKEUP) && !(again && t->in_kernel) &&
 			       at_user(p, t));
@@ -459,8 +462,11 @@ void BPF_PROG(artis_running, struct task_struct *p)
 
 	if (!t)
 		return;
-	if (!t->prio && (s64)(t->used - used_most) > 0)
-		used_most = t->used;
+	/* It keeps its lead or debt among those of this CPU. */
+	t->used += c->used_most - used_most(t);
+	t->ran_on = cpu;
+	if (!t->prio && (s64)(t->used - c->used_most) > 0)
+		c->used_most = t->used;
 	t->since = now;
 	if (!(p->flags & PF_KTHREAD)) {
 		c->runs_since = now;
@@ -515,7 +521,7 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 		add(c->runs_as, ns_since(now, c->runs_since));
 	c->runs_as = 0;
 	if (!t->prio)
-		t->used = after_run(t->used, used_most, ns_since(now, t->since), p->scx.weight);
+		t->used = after_run(t->used, c->used_most, ns_since(now, t->since), p->scx.weight);
 	/* Not at each preemption: on_return() brings one about, and it would come back here. */
 	if (eager && !runnable)
 		t->ejected = 1;
@@ -533,8 +539,10 @@ void BPF_PROG(artis_enable, struct task_struct *p)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, 0);
 
-	if (t)
-		t->used = used_most;
+	if (!t)
+		return;
+	t->ran_on = scx_bpf_task_cpu(p);
+	t->used = used_most(t);
 }
 
 SEC("struct_ops.s/init_task")
