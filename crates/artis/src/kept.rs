@@ -103,7 +103,7 @@ fn scheduler() -> Result<Option<String>, Failure> {
 /// Takes all of it out: the scheduler first, so that no guest runs where nothing notices entries.
 pub(crate) fn remove() -> Result<(), Failure> {
     let pinned = file(SCHEDULER);
-    if pinned.exists() {
+    if is_pinned(&pinned) {
         let link = Link::open(&pinned).map_err(|error| refused("open the scheduler", error))?;
         // Refused if the kernel has ended it already.
         let _ = link.detach();
@@ -137,12 +137,17 @@ pub(crate) enum Loaded {
     Broken,
 }
 
+/// Pinned objects are regular files: a directory of that name is none.
+fn is_pinned(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|seen| seen.is_file())
+}
+
 pub(crate) fn loaded() -> Loaded {
     let text = fs::read_link(file(LOADED)).unwrap_or_default();
     let text = text.to_string_lossy();
     let mut words = text.split(' ');
     let build = words.next();
-    match words.all(|hook| file(hook).exists()) {
+    match words.all(|hook| is_pinned(&file(hook))) {
         false => Loaded::Broken,
         true if build == Some(BUILD) => Loaded::Whole,
         true => Loaded::Other,

@@ -328,6 +328,9 @@ impl Kernel for After {
     fn exists(&self, path: &Path) -> bool {
         self.kernel.exists(path)
     }
+    fn is_file(&self, path: &Path) -> bool {
+        self.kernel.is_file(path)
+    }
     fn sharer(&self) -> Option<PathBuf> {
         self.kernel.sharer()
     }

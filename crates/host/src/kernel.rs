@@ -74,6 +74,9 @@ pub trait Kernel: Send + Sync {
 
     fn exists(&self, path: &Path) -> bool;
 
+    /// Is it a regular file, and no link to one?
+    fn is_file(&self, path: &Path) -> bool;
+
     /// The text of a symbolic link, which need not lead anywhere.
     fn link(&self, path: &Path) -> io::Result<String>;
 
@@ -226,6 +229,10 @@ impl Kernel for Linux {
 
     fn exists(&self, path: &Path) -> bool {
         self.at(path).exists()
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        std::fs::symlink_metadata(self.at(path)).is_ok_and(|seen| seen.is_file())
     }
 
     fn link(&self, path: &Path) -> io::Result<String> {

@@ -35,6 +35,8 @@ pub(crate) const NAME: &str = "/sys/kernel/sched_ext/root/ops";
 /// The name of ours.
 pub(crate) const OURS: &str = "artis";
 pub(crate) const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// `0` stops the hooks of functions (fentry and fexit). It is there with `CONFIG_DYNAMIC_FTRACE`.
+pub(crate) const FTRACE: &str = "/proc/sys/kernel/ftrace_enabled";
 const PREEMPTION: &str = "/sys/kernel/debug/sched/preempt";
 /// Where `asmp-artis` is looked for if it is not beside the running program.
 const PLACES: [&str; 2] = ["/usr/local/bin/asmp-artis", "/usr/bin/asmp-artis"];
@@ -47,6 +49,9 @@ pub struct Sharing {
     /// A file in [`DIR`] that keeps a hook of the scheduler, or their names, and was removed:
     /// entries into the kernel may go unnoticed.
     pub lost_file: Option<String>,
+    /// `kernel.ftrace_enabled` is 0: the scheduler's hooks of functions stand still, and entries
+    /// into the kernel go unnoticed.
+    pub hooks_stand_still: bool,
     /// This user may not read which: BPF's file system is root's alone under systemd.
     pub is_hidden: bool,
     /// Schedulers in BPF (sched_ext) can be loaded: `CONFIG_SCHED_CLASS_EXT`.
@@ -68,10 +73,12 @@ impl Sharing {
         let name = is_on.then(|| kernel.text(Path::new(NAME)).unwrap_or_default());
         let is_ours = name.as_deref() == Some(OURS);
         let lost_file = if is_ours { lost_file(kernel) } else { None };
-        let is_whole = is_ours && lost_file.is_none();
+        let hooks_stand_still = kernel.text(Path::new(FTRACE)).is_ok_and(|text| text == "0");
+        let is_whole = is_ours && lost_file.is_none() && !hooks_stand_still;
         Self {
             guarded: if is_whole { guarded(kernel) } else { CpuSet::new() },
             lost_file,
+            hooks_stand_still,
             is_hidden: is_ours && is_hidden(kernel),
             has_sched_ext: state.is_ok(),
             has_btf: kernel.exists(Path::new(BTF)),
@@ -99,10 +106,11 @@ fn guarded(kernel: &dyn Kernel) -> CpuSet {
     text.trim().parse().unwrap_or_default()
 }
 
+/// Pinned objects are regular files: another thing of that name is none of ours.
 fn lost_file(kernel: &dyn Kernel) -> Option<String> {
     let Ok(loaded) = kernel.link(Path::new(LOADED)) else { return Some(LOADED.to_owned()) };
     let mut hooks = loaded.split(' ').skip(1).map(|hook| format!("{DIR}/{hook}"));
-    hooks.find(|hook| !kernel.exists(Path::new(hook)))
+    hooks.find(|hook| !kernel.is_file(Path::new(hook)))
 }
 
 /// The scheduler's counts by name. `None`: it is not loaded, or this user may not read them.
@@ -219,7 +227,8 @@ fn ask_loader(words: &[&str]) -> io::Result<String> {
 fn unload() -> io::Result<()> {
     let dir = Path::new(DIR);
     let missing = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(()),
+        // A directory of that name holds no scheduler, and goes below with all others.
+        io::ErrorKind::NotFound | io::ErrorKind::IsADirectory => Ok(()),
         _ => Err(error),
     };
     std::fs::remove_file(dir.join("scheduler")).or_else(missing)?;
@@ -273,11 +282,28 @@ mod tests {
         let sharing = Sharing::read(&linux);
         assert!(sharing.guarded.is_empty(), "a hook is gone");
         assert_eq!(sharing.lost_file.as_deref(), Some("/sys/fs/bpf/asmp/end_work"));
+        std::fs::create_dir(root.path().join("sys/fs/bpf/asmp/end_work")).unwrap();
+        let lost = Sharing::read(&linux).lost_file;
+        assert_eq!(lost.as_deref(), Some("/sys/fs/bpf/asmp/end_work"), "a directory is no hook");
         let all = [(STATE, "enabled"), (NAME, "artis"), (CPUS, "2")];
         assert_eq!(Sharing::read(&machine(&all).1).lost_file.as_deref(), Some(LOADED));
 
         let (_root, linux) = machine(&[("/proc/version", "")]);
         assert!(!Sharing::read(&linux).has_sched_ext);
+    }
+
+    #[test]
+    fn nothing_is_guarded_while_hooks_of_functions_stand_still() {
+        for (ftrace, guarded) in [(Some("1\n"), "2"), (None, "2"), (Some("0\n"), "")] {
+            let files = [(STATE, "enabled"), (NAME, "artis"), (CPUS, "2")];
+            let files = files.into_iter().chain(ftrace.map(|text| (FTRACE, text)));
+            let (root, linux) = machine(&files.collect::<Vec<_>>());
+            std::os::unix::fs::symlink("0.1", root.path().join(&LOADED[1..])).unwrap();
+            let sharing = Sharing::read(&linux);
+            assert_eq!(sharing.guarded.to_string(), guarded, "{ftrace:?}");
+            assert_eq!(sharing.hooks_stand_still, guarded.is_empty());
+            assert_eq!(sharing.lost_file, None);
+        }
     }
 
     #[test]

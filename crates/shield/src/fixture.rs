@@ -206,6 +206,9 @@ impl Kernel for Watched {
     fn exists(&self, path: &Path) -> bool {
         self.0.exists(path)
     }
+    fn is_file(&self, path: &Path) -> bool {
+        self.0.is_file(path)
+    }
     fn sharer(&self) -> Option<PathBuf> {
         self.0.sharer()
     }

@@ -91,7 +91,7 @@ pub(crate) fn fall_back(
 /// Is this a shared partition in force, whose CPUs the scheduler does not guard?
 pub(crate) fn lost_guard(facts: &Facts, partition: &Partition) -> bool {
     partition.mode == Mode::Shared
-        && !facts.sharing.is_hidden
+        && (!facts.sharing.is_hidden || facts.sharing.hooks_stand_still)
         && !partition.cpus.is_subset(&facts.sharing.guarded)
 }
 
@@ -117,6 +117,9 @@ pub(crate) fn guard_again(kernel: &dyn Kernel, cpus: &CpuSet) -> Result<(), Erro
     })
 }
 
+/// What stops fentry and fexit programs, which most hooks of the scheduler are.
+const HOOKS_STAND_STILL: &str = "kernel.ftrace_enabled is 0: hooks of functions stand still";
+
 /// Of a shared partition that the scheduler does not guard any more: what that means.
 pub(crate) fn unguarded(
     kernel: &dyn Kernel,
@@ -124,6 +127,13 @@ pub(crate) fn unguarded(
     partition: &Partition,
 ) -> Option<(String, String)> {
     lost_guard(facts, partition).then(|| {
+        let name = &partition.name;
+        let unguarded = partition.cpus.difference(&facts.sharing.guarded);
+        let runs = format!("other tasks' kernel code runs on CPU {unguarded}");
+        if facts.sharing.hooks_stand_still {
+            let cure = format!("set it to 1, or `asmp repair {name}` isolates");
+            return (format!("{HOOKS_STAND_STILL}: {runs}"), cure);
+        }
         let happened = match &facts.sharing.lost_file {
             Some(file) => format!("has lost {file}"),
             None => {
@@ -131,12 +141,7 @@ pub(crate) fn unguarded(
                 format!("has ended{}", why.map_or_else(String::new, |why| format!(" ({why})")))
             }
         };
-        let what = format!(
-            "the scheduler of shared partitions {happened}: other tasks' kernel code runs on \
-             CPU {}",
-            partition.cpus.difference(&facts.sharing.guarded)
-        );
-        let name = &partition.name;
+        let what = format!("the scheduler of shared partitions {happened}: {runs}");
         (what, format!("`asmp repair {name}` isolates it; then `asmp mode {name} shared`"))
     })
 }
@@ -167,6 +172,9 @@ pub fn hindrance(facts: &Facts, cpus: &CpuSet) -> Option<(String, String)> {
         let what = "this kernel does not describe its types (/sys/kernel/btf/vmlinux)";
         return because(what, "boot a kernel with CONFIG_DEBUG_INFO_BTF");
     }
+    if sharing.hooks_stand_still {
+        return because(HOOKS_STAND_STILL, "sysctl kernel.ftrace_enabled=1");
+    }
     if let Some(word @ ("none" | "voluntary")) = sharing.preemption.as_deref() {
         let what = format!("preempt={word}: a task in the kernel is not taken off a CPU at once");
         return Some((what, "boot with preempt=full or preempt=lazy".to_owned()));
@@ -194,7 +202,7 @@ pub fn hindrance(facts: &Facts, cpus: &CpuSet) -> Option<(String, String)> {
     (!unseen.is_empty()).then(|| {
         let what = format!("CPU {unseen} is not in nohz_full=: the kernel tells of no entry there");
         let cure =
-            format!("boot with nohz_full={cpus} rcu_nocbs={cpus} (asmp boot enable --cpus {cpus})");
+            format!("boot with nohz_full={all} rcu_nocbs={all} (asmp boot enable --cpus {all})");
         (what, cure)
     })
 }

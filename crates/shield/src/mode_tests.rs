@@ -229,6 +229,58 @@ fn a_lost_file_is_named_and_repair_takes_the_rest_out() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_hook_is_a_lost_hook() {
+    let fake = machine();
+    fake.done(&shared("a", "2-3"));
+    fake.kernel.replace_hook();
+    let status = fake.status();
+    let said = &status.partitions[0].violations[0];
+    assert!(said.what.contains("has lost /sys/fs/bpf/asmp/user_exit: "), "{said:?}");
+}
+
+#[test]
+fn hooks_that_stand_still_are_named_and_repair_isolates() {
+    let fake = machine();
+    fake.kernel.enable_ftrace(true);
+    fake.done(&shared("a", "2-3"));
+    holds(&fake, "made");
+    fake.kernel.enable_ftrace(false);
+    let said = fake.status().partitions[0].violations[0].clone();
+    assert_eq!(
+        (said.what.as_str(), said.cure.as_str()),
+        (
+            "kernel.ftrace_enabled is 0: hooks of functions stand still: other tasks' kernel code \
+             runs on CPU 2-3",
+            "set it to 1, or `asmp repair a` isolates"
+        )
+    );
+    fake.kernel.arm(Some(Fault::Hide { below: "/sys/fs/bpf" }));
+    assert!(!fake.status().holds(), "any user may read that setting");
+    fake.kernel.arm(None);
+    fake.kernel.enable_ftrace(true);
+    holds(&fake, "set to 1");
+    fake.kernel.enable_ftrace(false);
+    fake.done(&REPAIR);
+    holds(&fake, "repaired");
+    assert_eq!(fake.status().partitions[0].mode, Mode::Isolated);
+    assert_eq!((guarded(&fake), fake.allowed(100)), (String::new(), "0-1".into()));
+
+    let was = fake.kernel.snapshot();
+    for request in [mode("a", Mode::Shared), shared("b", "1")] {
+        let refused = fake.ask(&request).unwrap_err();
+        assert_eq!(refused.code(), 57);
+        assert!(refused.to_string().contains("sysctl kernel.ftrace_enabled=1"), "{refused}");
+    }
+    assert_eq!(fake.kernel.snapshot(), was, "nothing has changed");
+    fake.kernel.enable_ftrace(true);
+    fake.done(&mode("a", Mode::Shared));
+    assert_eq!(guarded(&fake), "2-3");
+    fake.kernel.remove_file("/proc/sys/kernel/ftrace_enabled");
+    holds(&fake, "a kernel without dynamic ftrace");
+    fake.restored("the end");
+}
+
+#[test]
 fn a_user_who_may_not_read_what_is_guarded_is_told_so() {
     let fake = machine();
     fake.done(&shared("a", "2-3"));

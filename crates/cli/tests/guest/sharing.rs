@@ -263,6 +263,15 @@ fn ended() {
     asmp("repair").done();
     assert_eq!(allowed(others[0].id()), "0-1");
     asmp("mode a shared").done();
+    // Of hooks that stand still, too.
+    let ftrace = "/proc/sys/kernel/ftrace_enabled";
+    std::fs::write(ftrace, "0").expect("ftrace_enabled");
+    asmp("status").code(7).says("kernel.ftrace_enabled is 0: hooks of functions stand still");
+    asmp("repair").done();
+    asmp("status").done().says("shielded");
+    asmp("mode a shared").code(57).says("sysctl kernel.ftrace_enabled=1");
+    std::fs::write(ftrace, "1").expect("ftrace_enabled");
+    asmp("mode a shared").done();
     // Any other change sees it, too.
     end_scheduler();
     asmp("create b --cpus 1").done();

@@ -434,6 +434,10 @@ impl Kernel for FakeKernel {
         self.exists_in(&machine, path)
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        self.lock().files.contains_key(path)
+    }
+
     fn link(&self, path: &Path) -> io::Result<String> {
         self.lock().files.get(path).cloned().ok_or_else(|| io::ErrorKind::NotFound.into())
     }

@@ -181,6 +181,18 @@ impl FakeKernel {
         self.lock().files.remove(&Path::new(sharing::DIR).join(HOOK));
     }
 
+    /// Root made a directory in the place of that hook.
+    pub fn replace_hook(&self) {
+        self.lose_hook();
+        let inside = Path::new(sharing::DIR).join(HOOK).join("inside");
+        self.lock().files.insert(inside, String::new());
+    }
+
+    /// Root set `kernel.ftrace_enabled`: `false` stops hooks of functions.
+    pub fn enable_ftrace(&self, on: bool) {
+        self.set_file(sharing::FTRACE, if on { "1" } else { "0" });
+    }
+
     /// The kernel ended the scheduler of shared partitions.
     pub fn end_sharing(&self, why: &str) {
         let files = [(sharing::STATE, "disabled"), (sharing::CPUS, "")];

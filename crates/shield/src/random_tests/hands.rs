@@ -287,6 +287,9 @@ impl Kernel for Hands {
     fn exists(&self, path: &Path) -> bool {
         self.fake.exists(path)
     }
+    fn is_file(&self, path: &Path) -> bool {
+        self.fake.is_file(path)
+    }
     fn link(&self, path: &Path) -> io::Result<String> {
         self.fake.link(path)
     }
