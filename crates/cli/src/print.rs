@@ -463,13 +463,20 @@ fn guests(counts: &[(String, u64)]) -> Vec<String> {
     lines.into_iter().flatten().map(|line| format!("shared CPUs: {line}")).collect()
 }
 
+fn state(shielded: bool, mode: Mode, guarantee_checked: Option<bool>) -> &'static str {
+    match mode {
+        _ if !shielded => "VIOLATED",
+        Mode::Isolated => "shielded",
+        Mode::Shared if guarantee_checked != Some(true) => {
+            "shared, guarantee not checked (look as root)"
+        }
+        Mode::Shared => "shared, guarded",
+        Mode::BestEffort => "shared without a guarantee",
+    }
+}
+
 fn one(partition: &PartitionStatus, now_s: u64) {
-    let state = match (partition.shielded, partition.mode) {
-        (false, _) => "VIOLATED",
-        (true, Mode::Isolated) => "shielded",
-        (true, Mode::Shared) => "shared, guarded",
-        (true, Mode::BestEffort) => "shared without a guarantee",
-    };
+    let state = state(partition.shielded, partition.mode, partition.guarantee_checked);
     let idle = idle_siblings(&partition.idle_cpus);
     line!(
         "{}: CPU {}{idle}: {state}, the kernel says {:?}",
@@ -556,6 +563,14 @@ mod tests {
             let output = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
         }
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_not_called_guarded() {
+        let unseen = state(true, Mode::Shared, Some(false));
+        assert_eq!(unseen, "shared, guarantee not checked (look as root)");
+        assert_eq!(state(true, Mode::Shared, Some(true)), "shared, guarded");
+        assert_eq!(state(false, Mode::Shared, Some(false)), "VIOLATED");
     }
 
     #[test]

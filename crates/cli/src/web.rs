@@ -271,6 +271,7 @@ fn partition(one: &Partition, look: &Look) -> asmp_web::Partition {
         tasks: seen.iter().flat_map(|seen| &seen.tasks).map(task).collect(),
         more_tasks: seen.map(|seen| seen.more_tasks).unwrap_or_default(),
         violations: seen.map(|seen| seen.violations.clone()).unwrap_or_default(),
+        unchecked: seen.is_some_and(|seen| seen.unchecked),
         latency: seen.and_then(|seen| latency(&seen.worst_ns)),
     }
 }

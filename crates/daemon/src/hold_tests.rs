@@ -25,6 +25,7 @@ pub fn status(violations: &[&str]) -> Status {
         tasks: Vec::new(),
         sub_groups: Vec::new(),
         tick: TickStatus::CanStop,
+        guarantee_checked: None,
         violations: violations.iter().map(finding).collect(),
         stays: Vec::new(),
     };

@@ -287,8 +287,11 @@ fn a_user_who_may_not_read_what_is_guarded_is_told_so() {
     fake.kernel.arm(Some(Fault::Hide { below: "/sys/fs/bpf" }));
     let status = fake.status();
     let one = &status.partitions[0];
+    assert_eq!(one.guarantee_checked, Some(false));
     assert!(one.violations.is_empty(), "{:?}", one.violations);
     assert!(one.stays.iter().any(|stays| stays.what.contains("not checked")), "{:?}", one.stays);
+    fake.kernel.arm(None);
+    assert_eq!(fake.status().partitions[0].guarantee_checked, Some(true));
 }
 
 #[test]

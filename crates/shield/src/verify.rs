@@ -90,6 +90,8 @@ pub struct PartitionStatus {
     /// Of a shared partition: what the scheduler counted, on all shared CPUs, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub shared: Vec<(String, u64)>,
+    /// Of a shared partition: could this user see whether the scheduler guards it?
+    pub guarantee_checked: Option<bool>,
     /// No violation was found.
     pub shielded: bool,
     /// The text of the kernel's partition file.
@@ -302,7 +304,8 @@ fn verify_one(
     let kernel_says = has_cpus(kernel, name, (&groups.rt, partition.mode), &cpus, &mut violations);
     let lost = guard::unguarded(kernel, facts, partition);
     violations.extend(lost.map(|(what, cure)| finding(what, cure)));
-    if partition.mode == Mode::Shared && facts.sharing.is_hidden {
+    let guarantee_checked = (partition.mode == Mode::Shared).then_some(!facts.sharing.is_hidden);
+    if guarantee_checked == Some(false) {
         let what = format!("{}: this user may not read it: not checked", sharing::CPUS);
         stays.push(finding(what, "look as root"));
     }
@@ -363,6 +366,7 @@ fn verify_one(
             Mode::Shared => sharing::counts(kernel).unwrap_or_default(),
             _ => Vec::new(),
         },
+        guarantee_checked,
         shielded: violations.is_empty(),
         kernel_says,
         created_s: partition.created_s,

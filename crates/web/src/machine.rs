@@ -71,6 +71,8 @@ pub struct Partition {
     /// So many more there are.
     pub more_tasks: usize,
     pub violations: Vec<String>,
+    /// It is shared, and who looked may not see whether it is guarded.
+    pub unchecked: bool,
     /// The worst latency of the last seconds, in words, where a probe measures it.
     pub latency: Option<String>,
 }

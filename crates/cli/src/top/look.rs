@@ -48,6 +48,8 @@ pub struct Seen {
     /// So many more there are.
     pub more_tasks: usize,
     pub violations: Vec<String>,
+    /// It is shared, and this user may not see whether it is guarded.
+    pub unchecked: bool,
     /// The worst latencies of the last seconds, the oldest first, where they are measured.
     pub worst_ns: Vec<u64>,
 }
@@ -84,6 +86,10 @@ impl Look {
             let own = violations.iter().filter(|one| one.partition == name);
             own.map(|one| one.what.clone()).collect()
         };
+        let unchecked = |name: &str| {
+            let mut all = status.iter().flat_map(|status| &status.partitions);
+            all.any(|one| one.name == name && one.guarantee_checked == Some(false))
+        };
         let of_none = violations.iter().filter(|one| state.partition(&one.partition).is_err());
         let seen = |one: &Partition| {
             let (tasks, more_tasks) = inside(shield, &one.name);
@@ -93,6 +99,7 @@ impl Look {
                 tick: one.tick,
                 created_by: one.created_by.clone(),
                 violations: of(&one.name),
+                unchecked: unchecked(&one.name),
                 worst_ns: worst(&tasks),
                 tasks,
                 more_tasks,

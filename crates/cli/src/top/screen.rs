@@ -178,6 +178,7 @@ fn bold() -> Style {
 fn state_of(partition: &Seen, blind: bool) -> String {
     match partition.violations.len() {
         0 if blind => "unknown".to_owned(),
+        0 if partition.unchecked => "not checked".to_owned(),
         0 => "holds".to_owned(),
         1 => "1 violation".to_owned(),
         count => format!("{count} violations"),
@@ -265,6 +266,15 @@ mod tests {
             .map(|line| line.iter().map(|cell| cell.symbol()).collect::<String>())
             .collect();
         lines.iter().map(|line| line.trim_end()).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn a_guarantee_that_this_user_may_not_see_does_not_hold() {
+        let unseen = Seen { unchecked: true, ..partition("motion", "2-3", &[]) };
+        assert_eq!(state_of(&unseen, false), "not checked");
+        assert_eq!(state_of(&Seen { unchecked: false, ..unseen.clone() }, false), "holds");
+        let broken = Seen { violations: vec!["IRQ 24 is on CPU 1".into()], ..unseen };
+        assert_eq!(state_of(&broken, false), "1 violation");
     }
 
     #[test]

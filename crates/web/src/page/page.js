@@ -85,7 +85,7 @@ function map(cpus) {
 
 function partition(one, blind) {
   const holds = one.violations.length === 0;
-  const state = blind ? 'unknown' : 'holds';
+  const state = blind ? 'unknown' : one.unchecked ? 'not checked' : 'holds';
   const lines = one.irqs.length ? `, IRQ ${one.irqs.join(', ')}` : '';
   const header = element('header', {}, element('h3', {}, one.name),
     element('span', {}, `CPU ${one.cpus}`),
