@@ -201,11 +201,18 @@ pub fn hindrance(facts: &Facts, cpus: &CpuSet) -> Option<(String, String)> {
     let unseen = cpus.difference(&facts.cpus.nohz_full);
     (!unseen.is_empty()).then(|| {
         let what = format!("CPU {unseen} is not in nohz_full=: the kernel tells of no entry there");
+        if unseen.contains(0) {
+            return (what, KEEPS_TIME.to_owned());
+        }
+        let all = facts.cpus.nohz_full.union(cpus);
         let cure =
             format!("boot with nohz_full={all} rcu_nocbs={all} (asmp boot enable --cpus {all})");
         (what, cure)
     })
 }
+
+/// The cure where CPU 0 is no candidate: it cannot become one.
+pub(crate) const KEEPS_TIME: &str = "CPU 0 keeps the time for the others: choose other CPUs";
 
 /// May these CPUs have this mode? Errors: `CannotShare`.
 pub(crate) fn check(facts: &Facts, mode: Mode, cpus: &CpuSet) -> Result<(), Refusal> {

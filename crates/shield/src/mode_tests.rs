@@ -281,6 +281,17 @@ fn hooks_that_stand_still_are_named_and_repair_isolates() {
 }
 
 #[test]
+fn the_cure_names_all_candidates_of_the_boot_and_never_cpu_0() {
+    let fake = machine();
+    fake.kernel.set_file("/sys/devices/system/cpu/nohz_full", "1");
+    let refused = fake.ask(&shared("a", "2-3")).unwrap_err().to_string();
+    assert!(refused.contains("(asmp boot enable --cpus 1-3)"), "{refused}");
+    let refused = fake.ask(&shared("a", "0,3")).unwrap_err().to_string();
+    assert!(refused.contains("CPU 0 keeps the time for the others: choose other"), "{refused}");
+    assert!(!refused.contains("asmp boot"), "{refused}");
+}
+
+#[test]
 fn a_user_who_may_not_read_what_is_guarded_is_told_so() {
     let fake = machine();
     fake.done(&shared("a", "2-3"));
