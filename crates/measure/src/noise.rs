@@ -25,8 +25,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Version of the layout of [`Report`] in JSON. 2: times of tasks.
-pub const NOISE_SCHEMA: u32 = 2;
+/// Version of the layout of `asmp noise --json`, which is [`Report`] and more. 2: times of tasks.
+/// 3: `mode` and `shared`.
+pub const NOISE_SCHEMA: u32 = 3;
 
 /// What to count.
 #[derive(Debug, Clone, Default)]
