@@ -25,6 +25,7 @@ pub fn failure(code: u8, message: impl Into<String>) -> anyhow::Error {
 
 pub const VIOLATED: u8 = 7;
 pub const NO_TASK: u8 = 33;
+pub const KERNEL_THREAD: u8 = 34;
 pub const NO_BOOT_DROP_IN: u8 = 41;
 pub const NO_TASKS: u8 = 43;
 pub const UNKNOWN_ORIGINALS: u8 = 45;
@@ -106,7 +107,11 @@ pub const TABLE: &[(u8, &str)] = &[
     (31, "refused: the partition name is taken"),
     (32, "refused: no such partition"),
     (NO_TASK, "refused: no such task"),
-    (34, "refused: the task is a kernel thread bound to its CPU, or asmp's own process"),
+    (
+        KERNEL_THREAD,
+        "refused: the task is a kernel thread bound to its CPU, or asmp's own process; class: any \
+         kernel thread",
+    ),
     (35, "refused: the task or IRQ line is not in the partition"),
     (36, "refused: no such IRQ line, or one that each CPU has for itself"),
     (37, "refused: the IRQ line belongs to another partition"),
@@ -159,7 +164,7 @@ pub const TABLE: &[(u8, &str)] = &[
     (
         CANNOT_SHARE,
         "refused: this machine cannot share CPUs under a guarantee; class: no partition is shared \
-         so",
+         so, or the task has no class: it is real-time, or in a partition",
     ),
     (
         NOT_SCHEDULABLE,
