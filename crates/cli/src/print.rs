@@ -448,7 +448,7 @@ fn guests(counts: &[(String, u64)]) -> Vec<String> {
     };
     let longest = || {
         let us = of("longest_kernel_ns")?.div_ceil(1000);
-        Some(format!("{us} us at most in the kernel there"))
+        Some(format!("a task was in the kernel there for at most {us} us before it left"))
     };
     let refused = || {
         let times = of("too_short").filter(|times| *times > 0)?;
@@ -563,6 +563,15 @@ mod tests {
             let output = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
         }
+    }
+
+    #[test]
+    fn the_longest_time_in_the_kernel_says_of_what_it_is() {
+        let said = guests(&[("longest_kernel_ns".to_owned(), 4_456_001)]);
+        assert_eq!(
+            said,
+            ["shared CPUs: a task was in the kernel there for at most 4457 us before it left"]
+        );
     }
 
     #[test]
