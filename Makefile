@@ -133,8 +133,9 @@ UNITS = $(DESTDIR)$(PREFIX)/lib/systemd/system
 install:
 	@test -x $(TARGET)/release/asmpd || { echo 'first: cargo build --release' >&2; exit 1; }
 	install -Dm755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/release/asmp $(TARGET)/release/asmpd
-	! test -x $(TARGET)/artis/release/asmp-artis || \
-		install -m755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/artis/release/asmp-artis
+	if test -x $(TARGET)/artis/release/asmp-artis; then \
+		install -m755 -t $(DESTDIR)$(PREFIX)/bin $(TARGET)/artis/release/asmp-artis; \
+	else echo 'without asmp-artis, which --share needs: tests/artis.sh builds it'; fi
 	install -d $(UNITS)
 	for unit in cli/asmp daemon/asmpd; do \
 		sed 's|/usr/local/bin|$(PREFIX)/bin|' crates/$$unit.service \

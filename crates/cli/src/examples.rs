@@ -21,7 +21,7 @@ Examples:
       Count what disturbs it.
 
 `asmp help topics` lists the topics: concepts, the partitions file, asmpd, the policy of users,
-partitions as files, analysis, exit codes, environment and others.";
+partitions as files, sharing, analysis, exit codes, environment and others.";
 
 pub const RUN: &str = "\
 Examples:

@@ -21,6 +21,7 @@ const DAEMON: &str = include_str!("../../../docs/man/asmpd.8.md");
 const TREE: &str = include_str!("../../../docs/man/asmp-files.5.md");
 const ANALYSIS: &str = include_str!("../../../docs/guide/analysis.md");
 const GRANULARITY: &str = include_str!("../../../docs/guide/granularity.md");
+const SHARING: &str = include_str!("../../../docs/guide/sharing.md");
 const YARTEK: &str = include_str!("../../../docs/guide/yartek.md");
 const ENVIRONMENT: &str = include_str!("../../../docs/man/environment.md");
 const FILES: &str = "\
@@ -248,7 +249,7 @@ fn exit_codes() -> String {
 /// A topic: its name, its text, what it is about.
 type Topic = (&'static str, fn() -> String, &'static str);
 
-const TOPICS: [Topic; 10] = [
+const TOPICS: [Topic; 11] = [
     ("concepts", || to_text(CONCEPTS), "partitions, the tick, interrupts, tasks: asmp(7)"),
     ("partitions-file", || to_text(PARTITIONS), "the file of `asmp apply`: asmp-partitions(5)"),
     ("asmpd", || to_text(DAEMON), "what repairs the partitions, and what it serves: asmpd(8)"),
@@ -256,6 +257,7 @@ const TOPICS: [Topic; 10] = [
     ("files", || to_text(TREE), "partitions as files: asmp-files(5)"),
     ("exit-codes", || to_text(&format!("# EXIT CODES\n{}", exit_codes())), "every exit code"),
     ("environment", || to_text(ENVIRONMENT), "environment variables"),
+    ("sharing", || SHARING.to_owned(), "others compute on the CPUs: --share, classes"),
     ("analysis", || ANALYSIS.to_owned(), "task sets, `asmp analyze` and `simulate`"),
     ("yartek", || YARTEK.to_owned(), "microcontrollers: from a machine to a board, and ports"),
     ("granularity", || GRANULARITY.to_owned(), "data flow, `asmp analyze graph`"),
