@@ -84,8 +84,8 @@ pub fn of_root(kernel: &dyn Kernel) -> Vec<Mask> {
     task::process_numbers(kernel).into_iter().filter_map(mask).collect()
 }
 
-/// The affinity of each real-time thread of programs. To be read while no CPU is isolated: the kernel
-/// then says what was asked for, and later only what is left of that.
+/// The affinity of each real-time thread of programs. To be read while no CPU is isolated: the
+/// kernel then says what was asked for, and later only what is left of that.
 pub fn of_real_time(kernel: &dyn Kernel) -> Vec<Mask> {
     let machine = Machine::read(kernel);
     let is_program = |tid: &i32| !task::is_kernel_thread(kernel, *tid);

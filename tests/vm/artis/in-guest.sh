@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
-# all but CPU 0 in nohz_full=. /share holds asmp-artis, calls, load and gates. Prints a line for each
-# figure, with its bar, and exits with 1 if one is missed.
+# all but CPU 0 in nohz_full=. /share holds asmp-artis, calls, load and gates. Prints a line for
+# each figure, with its bar, and exits with 1 if one is missed.
 # PARTS: interface, kills, changes, turns, hotplug, strays, renices, returns, crowd, gates,
 # guarantee, policy.
 set -u

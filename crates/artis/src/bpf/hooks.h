@@ -23,13 +23,13 @@ static __always_inline bool eject(struct task_struct *p, struct task *t, s32 cpu
 	return true;
 }
 
-/* The entry of INT 0x80 calls a function within so many bytes: their address is below the registers. */
+/* The entry of INT 0x80 calls a function. Where it returns to stands below the registers. */
 extern const void asm_int80_emulation __ksym __weak;
 enum { ENTRY_BYTES = 64 };
 
 /*
- * Is this entry, which has no number of a call, a call nevertheless? One by INT 0x80 gets its number
- * later, and one with the number -1 has none. FRED has no entry for each: there the code tells
+ * Is this entry, which has no number of a call, a call nevertheless? One by INT 0x80 gets its
+ * number later, and one with the number -1 has none. FRED has no entry for each: there the code tells
  * (SYSCALL, SYSENTER, INT 0x80). What cannot be read is taken for a call: that costs a move.
  */
 static __always_inline bool is_call(const struct pt_regs *regs)

@@ -69,8 +69,8 @@ static inline u64 after_run(u64 used, u64 used_most, u64 ran_ns, u32 weight)
 }
 
 /*
- * Two queues wait for an NRT CPU, each with its first place. Guests in the kernel go before those in
- * user mode, which an RT CPU may run as well, but only by so much: each has its turn.
+ * Two queues wait for an NRT CPU, each with its first place. Guests in the kernel go before those
+ * in user mode, which an RT CPU may run as well, but only by so much: each has its turn.
  */
 #define KERNEL_LEAD_NS 25000000LL
 static inline bool user_first(u64 in_kernel, u64 in_user)
