@@ -29,8 +29,8 @@ enum { ENTRY_BYTES = 64 };
 
 /*
  * Is this entry, which has no number of a call, a call nevertheless? One by INT 0x80 gets its
- * number later, and one with the number -1 has none. FRED has no entry for each: there the code tells
- * (SYSCALL, SYSENTER, INT 0x80). What cannot be read is taken for a call: that costs a move.
+ * number later, and one with the number -1 has none. FRED has no entry for each: there the code
+ * tells (SYSCALL, SYSENTER, INT 0x80). What cannot be read is taken for a call: that costs a move.
  */
 static __always_inline bool is_call(const struct pt_regs *regs)
 {
