@@ -5,17 +5,19 @@
  * if the board has one left.
  *
  * NAME/board.h has for the board NAME:
- *   SOURCE, OTHER_SOURCE   of interrupts that the kernel does not use
- *   sources_start          to be called before they are attached
- *   source_now, other_now  it interrupts right here
- *   source_quiet, other_quiet
- *                          it no longer does
- *   source_again_ns        nor does it now, but after that time. Without a timer: at once if the
- *                          time is less than 4000 ns, else not before source_now()
- *   INSTRUCTIONS_A_TICK    of the clock: not more fit into one
- *   count_down             a loop of two instructions a round
- *   REFUSED_INSTRUCTION, MASKING_INSTRUCTION
- *                          that the processor refuses; that masks interrupts
+ *   SOURCE, OTHER_SOURCE   numbers of two interrupts that the kernel does not use
+ *   sources_start()        prepares both; call it before you attach them
+ *   source_now(), other_now()
+ *                          makes the source interrupt, right there
+ *   source_quiet(), other_quiet()
+ *                          makes the source stop interrupting
+ *   source_again_ns(ns)    makes it stop, and interrupt again after that time. A board without a
+ *                          timer interrupts at once if the time is less than 4000 ns, else not
+ *                          before source_now()
+ *   INSTRUCTIONS_A_TICK    no more instructions fit into a tick of the clock
+ *   count_down(rounds)     is a loop of two instructions a round
+ *   REFUSED_INSTRUCTION    the processor refuses it
+ *   MASKING_INSTRUCTION    masks interrupts
  */
 #ifndef SOURCE_H
 #define SOURCE_H

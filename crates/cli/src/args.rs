@@ -90,10 +90,10 @@ pub enum Command {
     /// Counts what the kernel does on a partition's CPUs while time passes. Tasks of the partition
     /// are not counted. A partition that holds shows zeros.
     ///
-    /// Not so a shared partition: foreign tasks compute on its CPUs, and are counted as such. Lines
-    /// below the table say how often they entered the kernel there, and how often they were moved
-    /// off before the body of the call ran. A foreign task that may run on these CPUs alone is
-    /// named: its system calls run there, and are in neither count.
+    /// A shared partition shows more: foreign tasks compute on its CPUs, and are counted. Lines
+    /// below the table say how often these tasks entered the kernel there, and how often they left
+    /// the CPUs while in it. A foreign task that may run on these CPUs alone is named: its system
+    /// calls run there, and are in neither count.
     #[command(after_long_help = examples::NOISE, override_usage = examples::NOISE_USAGE)]
     Noise(Noise),
     /// Check the machine: supported features and remaining noise sources, each with a fix
@@ -484,8 +484,8 @@ pub struct Noise {
     /// Print the counts as JSON, the default if the output is no terminal
     ///
     /// A count that could not be taken is `null`. `mode` is the mode of partition NAME, and
-    /// `shared` has `entered`, `moved` and `bound`: how often foreign tasks entered the kernel on
-    /// shared CPUs, how often they were moved off first, and those that may run there alone.
+    /// `shared` has `entered`, `left` and `bound`: how often foreign tasks entered the kernel on
+    /// shared CPUs, how often they left these while in it, and which may run there alone.
     /// `schema` is 3. Example: asmp noise motion --json
     #[arg(long)]
     pub json: bool,

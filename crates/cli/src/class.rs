@@ -35,8 +35,9 @@ use std::process::Command;
 pub struct Args {
     /// linux, rt1 or rt1:PRIORITY
     ///
-    /// PRIORITY is 1 to 99, the highest first; `rt1` is rt1:1. Without it --pid prints the classes,
-    /// `rt0` with the policy for a real-time thread, and the partition of a thread that is in one.
+    /// PRIORITY is 1 to 99, the highest first; `rt1` is rt1:1. Without a class, --pid prints that
+    /// of each thread, the policy of real-time threads (`rt0`), and the partition of threads
+    /// inside.
     /// Example: asmp class rt1:20 --pid 4711
     #[arg(required_unless_present = "pid")]
     pub class: Option<Class>,
@@ -111,7 +112,7 @@ fn partition_of(tree: &Path, task: &Task) -> Option<String> {
     (group == "rt").then(|| name.to_string_lossy().into_owned())
 }
 
-/// Has any thread of this process a class? Errors: that of its main thread's reason.
+/// Has any thread of this process a class? Errors: none has. The reason is the main thread's.
 fn takes_class(kernel: &dyn Kernel, tree: &Path, process: i32) -> Result<()> {
     // One that ends meanwhile: the loader says so.
     let Ok(main) = task::read(kernel, process) else { return Ok(()) };
@@ -153,8 +154,8 @@ mod tests {
 
     const TREE: &str = "/asmp";
 
-    /// Thread 245 is SCHED_FIFO outside, 300 and 301 (SCHED_RR) are inside, 400 has one real-time
-    /// thread of two, 500 is ordinary in the group `rest`, 600 a kernel thread of CPU 3.
+    /// Thread 245 is SCHED_FIFO, outside. 300 and 301 (SCHED_RR) are inside. Of the threads of 400
+    /// one is real-time. 500 is an ordinary thread in `rest`. 600 is a kernel thread.
     fn machine() -> FakeKernel {
         let kernel = FakeKernel::new();
         let other = Schedule::Other { nice: 0 };

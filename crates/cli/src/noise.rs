@@ -34,12 +34,12 @@ struct Shown<'a> {
 /// What foreign tasks did on all shared CPUs meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 struct Guests {
-    /// They called the kernel or faulted.
+    /// How often they began a system call or a page fault there.
     entered: u64,
-    /// They were moved off before the body of the call or fault ran.
-    moved: u64,
-    /// Foreign tasks that were seen and may run on no other CPUs: what they call the kernel for
-    /// runs there, and is not counted.
+    /// How often they left these CPUs while in the kernel, for whichever reason.
+    left: u64,
+    /// Foreign tasks that were seen and may run on no other CPUs. Their system calls run there, and
+    /// are in neither count.
     bound: Vec<Bound>,
 }
 
@@ -97,9 +97,9 @@ fn count(shield: &Shield, noise: &Noise, came: &dyn Fn() -> Option<i32>) -> Resu
     if !watched {
         let report = watch.look()?;
         let guests = before.zip(guests(shield.kernel())).map(|(before, after)| {
-            let [entered, moved] = [0, 1].map(|at: usize| after[at].saturating_sub(before[at]));
+            let [entered, left] = [0, 1].map(|at: usize| after[at].saturating_sub(before[at]));
             let bound = bound(shield.kernel(), &facts.cpus.online, &shared, &report);
-            Guests { entered, moved, bound }
+            Guests { entered, left, bound }
         });
         if noise.table {
             print!("{}", table(&[("", &report)]));
@@ -138,7 +138,7 @@ fn bound(kernel: &dyn Kernel, online: &CpuSet, shared: &CpuSet, report: &Report)
 /// What there is to say of the tasks on shared CPUs; `None`: they were not guarded all the time, as
 /// far as this user may see.
 fn lines(guests: Option<&Guests>) -> Vec<String> {
-    let Some(Guests { entered, moved, bound }) = guests else {
+    let Some(Guests { entered, left, bound }) = guests else {
         return vec![
             "not guarded all the time: foreign tasks may have been in the kernel there (`asmp \
              status`)"
@@ -154,8 +154,8 @@ fn lines(guests: Option<&Guests>) -> Vec<String> {
     }
     let who = if bound.is_empty() { "foreign tasks" } else { "other foreign tasks" };
     lines.push(format!(
-        "{who} are there in user mode; they entered the kernel {entered} times, and were moved \
-         off {moved} times before the call's body ran"
+        "{who} are there in user mode; they entered the kernel {entered} times, and left these \
+         CPUs {left} times while in it"
     ));
     lines
 }
@@ -246,13 +246,13 @@ mod tests {
             cpus: [(3, noise)].into(),
         };
         let bound = bound(&kernel, &kernel.online(), &cpus, &report);
-        let guests = Guests { entered: 3, moved: 2, bound };
+        let guests = Guests { entered: 3, left: 2, bound };
         assert_eq!(
             lines(Some(&guests)),
             [
                 "sysloop/228 is bound to CPU 3: its system calls run there, and are not counted",
                 "other foreign tasks are there in user mode; they entered the kernel 3 times, and \
-                 were moved off 2 times before the call's body ran"
+                 left these CPUs 2 times while in it"
             ]
         );
         let free = Guests { bound: Vec::new(), ..guests.clone() };
@@ -290,7 +290,7 @@ mod tests {
             let said = crate::print::recorded();
             serde_json::from_str::<serde_json::Value>(&said).unwrap()
         };
-        let none = serde_json::json!({ "entered": 0, "moved": 0, "bound": [] });
+        let none = serde_json::json!({ "entered": 0, "left": 0, "bound": [] });
         let report = counted(Some("motion"), None);
         assert_eq!((&report["mode"], &report["shared"]), (&"shared".into(), &none));
         assert_eq!(

@@ -50,11 +50,11 @@ pub enum Yartek {
     Compare(compare::Args),
     /// Measure what the kernel takes on a board in QEMU
     ///
-    /// Counts instructions: from the start of a job to its begin, of one task and of several that
-    /// start at once; from an interrupt to its service in the background; of a job without a body,
-    /// and of the choice of a job. 1,024 samples each. Beside them stands what Mumolo, Nolich and
-    /// Lenac (2008) measured on an MCF5282 for their kernel and for RTAI, in cycles. An instruction
-    /// takes one cycle or more.
+    /// Counts the instructions that the kernel needs: to begin a job, to choose one, for all of an
+    /// empty job, and from an interrupt to its service in the background. It does so 1,024 times
+    /// each, with one task and with several that start at once. Beside the figures it prints the
+    /// cycles that Mumolo, Nolich and Lenac (2008) measured on an MCF5282, of their kernel and of
+    /// RTAI. An instruction takes one cycle or more.
     #[command(after_long_help = examples::YARTEK_BENCH)]
     Bench(bench::Args),
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 const TASK: &str = "[[task]]\nname = 'a'\ncost = '1 ms'\nperiod = '10 ms'\n";
 
-/// Names, and compilers.
+/// The name and the compiler of each board.
 fn boards() -> Vec<(String, String)> {
     let of = |board: asmp_yartek::Board| {
         let compiler = board.machine().compiler.to_owned();

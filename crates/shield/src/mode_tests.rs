@@ -101,7 +101,7 @@ fn a_confined_thread_gets_what_it_had_before_the_first_partition_also_an_isolate
     assert_eq!((fake.allowed(310).as_str(), fake.allowed(311).as_str()), ("0,3", "0,3"));
     fake.done(&shared("b", "3"));
     assert_eq!((fake.allowed(310).as_str(), fake.allowed(311).as_str()), ("0", "0"));
-    // Its user gives one that was not confined other CPUs.
+    // One that began meanwhile, on a system CPU, is left alone.
     fake.kernel.start(313, 313, "late", FIFO_50);
     fake.kernel.give_at_boot(313, &set("0"));
     fake.done(&destroy("a"));

@@ -6,7 +6,7 @@
 //! so that the clock of each board counts at least one tick for it.
 
 use crate::board::Board;
-use crate::table::Table;
+use crate::table::{Refusal, Table};
 use crate::tools::{Application, Ending, Pace, ToolError, build, run_at};
 use asmp_analysis::simulate::Interrupt;
 use asmp_analysis::{Task, Workload};
@@ -15,6 +15,8 @@ use std::time::Duration;
 /// From one start to the next, of one task; of several.
 const PERIOD_INSTRUCTIONS: u64 = 20_000;
 const TIMES_LONGER: u64 = 10;
+/// Of tasks after the first, which run in between: without the kernel's own time.
+const COST_INSTRUCTIONS: u64 = 100;
 const COUNTS: [usize; 4] = [1, 8, 16, 32];
 const WALL: Duration = Duration::from_secs(600);
 
@@ -37,8 +39,12 @@ pub struct Figure {
 pub enum BenchError {
     #[error("{0}")]
     Tool(#[from] ToolError),
+    #[error("{0}")]
+    Refused(#[from] Refusal),
     #[error("the guest has printed `{line}`, which is no measurement")]
     Guest { line: String },
+    #[error("the guest did not end well: {ending:?}")]
+    Ended { ending: Ending },
 }
 
 struct Row {
@@ -68,7 +74,7 @@ const ROWS: [Row; 6] = [
     },
     Row {
         name: "activation",
-        what: "a job without a body, all it takes",
+        what: "all that an empty job takes",
         has_readings: false,
         paper_us: Some(130),
         rtai_us: Some(124),
@@ -113,15 +119,11 @@ fn measured(line: &str) -> Option<(&str, Measured)> {
     (measured.samples > 0 && words.next().is_none()).then_some((name, measured))
 }
 
-/// Of n tasks: those after the first need this and the kernel's own time.
-const COST_INSTRUCTIONS: u64 = 100;
-
 /// From one start to the next. Where the clock's wraps are near, starts fall behind them by a third
 /// of their distance, two thirds or none, and so never into the interrupt of one.
 fn period_ticks(board: &Board, count: usize) -> u64 {
-    let per_tick = board.rate().ticks_of_ps(1_000_000_000_000) as f64 / 1e12;
     let instructions = PERIOD_INSTRUCTIONS * if count > 1 { TIMES_LONGER } else { 1 };
-    let ticks = (instructions as f64 * Pace::Instructions.ps() as f64 * per_tick) as u64;
+    let ticks = board.rate().ticks_of_ps(instructions * Pace::Instructions.ps());
     let wrap = board.clock_interrupt_ticks;
     if ticks < wrap {
         return if wrap < ticks * 10 { wrap / 3 } else { ticks };
@@ -151,15 +153,14 @@ fn workload(board: &Board, count: usize) -> Workload {
 }
 
 fn guest(board: &Board, count: usize) -> Result<String, BenchError> {
-    let table = Table::of(&workload(board, count), board.rate())
-        .map_err(|refusal| BenchError::Guest { line: refusal.to_string() })?;
+    let table = Table::of(&workload(board, count), board.rate())?;
     let image = tempfile::NamedTempFile::new().map_err(ToolError::temporary)?;
     let machine = board.machine();
     build(&machine, Application::Bench, &table.source(None), image.path())?;
     let output = run_at(Pace::Instructions, &machine, image.path(), 0, WALL)?;
     match output.ending {
         Ending::Exit(0) => Ok(output.console),
-        ending => Err(BenchError::Guest { line: format!("{ending:?}") }),
+        ending => Err(BenchError::Ended { ending }),
     }
 }
 

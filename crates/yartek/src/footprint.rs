@@ -14,7 +14,7 @@ pub struct Part {
     pub ram_bytes: u64,
 }
 
-/// What a section of the image needs. `None`: it is not loaded.
+/// Is a section of the image in flash, and in RAM? `None`: it is not loaded.
 const fn needs(section: &str) -> Option<(bool, bool)> {
     match section.as_bytes() {
         b".text" => Some((true, false)),
@@ -25,10 +25,9 @@ const fn needs(section: &str) -> Option<(bool, bool)> {
 }
 
 fn name_of(source: &Path) -> String {
-    let stem = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    match stem(source).as_str() {
-        "start" | "port" => "port".to_owned(),
-        name => name.to_owned(),
+    match source.starts_with("port") {
+        true => "port".to_owned(),
+        false => source.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     }
 }
 
@@ -36,8 +35,9 @@ fn hex(word: &str) -> Option<u64> {
     u64::from_str_radix(word.strip_prefix("0x")?, 16).ok()
 }
 
-/// `sources` are those that the compiler was given, in that order: the linker loads them so. Parts
-/// of nothing are left out. Of a map that it cannot read: none.
+/// What each source has. `sources` are the files that the compiler was given: the linker loads
+/// their objects in the same order. A source that has nothing in the image is left out. A map that
+/// cannot be read has no parts.
 pub(crate) fn parts(map: &str, sources: &[PathBuf]) -> Vec<Part> {
     let Some((_, map)) = map.split_once("Linker script and memory map") else { return vec![] };
     let objects: Vec<&str> = map.lines().filter_map(|line| line.strip_prefix("LOAD ")).collect();

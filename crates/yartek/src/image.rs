@@ -10,14 +10,14 @@ use std::path::Path;
 use std::process::Command;
 use std::{io, str};
 
-/// What masks interrupts on a board: instructions as objdump prints them, `name operands` without
-/// other blanks and in small letters. `*` stands for any text.
+/// Which instructions mask interrupts on a board. A pattern is an instruction as objdump prints it,
+/// in small letters, with one blank after the name and no other. `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Masking {
-    /// What is not known may mask.
+    /// Patterns of those that mask, or may do so.
     instructions: Vec<String>,
-    /// Those of them that do not.
+    /// Patterns of those among them that do not.
     except: Vec<String>,
     /// Functions of the port that may, besides those of [`MAY`].
     port_functions: Vec<String>,

@@ -13,6 +13,10 @@ name = 'slow'
 machine = []
 compiler = 'cc'
 flags = []
+processor = 'none'
+machine_package = ''
+elf_machine = 0
+masking = { instructions = [], except = [], port_functions = [] }
 ticks_per_s_num = 1000000
 ticks_per_s_den = 1
 flash_bytes = 1

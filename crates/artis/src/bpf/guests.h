@@ -181,7 +181,10 @@ static __always_inline u64 faults(struct task_struct *p)
 	return p->min_flt + p->maj_flt;
 }
 
-/* The instruction SYSCALL leaves them so. Else only an interrupt right after it finds them so. */
+/*
+ * SYSCALL leaves the place where user mode goes on in cx, and the flags in r11. Other entries find
+ * the registers like this only if they come right after that instruction.
+ */
 static __always_inline bool by_syscall(const struct pt_regs *regs)
 {
 	return regs->cx == regs->ip && regs->r11 == regs->flags;

@@ -78,6 +78,19 @@ int BPF_PROG(on_user_exit, int dummy)
 	return 0;
 }
 
+/* Filters of seccomp, for a call of any number: a net behind is_call(). */
+SEC("fentry/__secure_computing")
+int BPF_PROG(on_seccomp)
+{
+	struct task_struct *p = bpf_get_current_task_btf();
+	s32 cpu = bpf_get_smp_processor_id();
+	struct task *t = guest(p);
+
+	if (t && is_rt(cpu) && !(p->flags & PF_EXITING))
+		eject(p, t, cpu, STAT_calls_from_rt);
+	return 0;
+}
+
 static __always_inline void page_fault(u32 what)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
@@ -175,19 +188,6 @@ static __always_inline void end_work(void)
 
 	if (t && t->works)
 		t->works--;
-}
-
-/* Filters of seccomp, for a call of any number: a net behind is_call(). */
-SEC("fentry/__secure_computing")
-int BPF_PROG(on_seccomp)
-{
-	struct task_struct *p = bpf_get_current_task_btf();
-	s32 cpu = bpf_get_smp_processor_id();
-	struct task *t = guest(p);
-
-	if (t && is_rt(cpu) && !(p->flags & PF_EXITING))
-		eject(p, t, cpu, STAT_calls_from_rt);
-	return 0;
 }
 
 #define WORK(function)                                                                             \

@@ -3,7 +3,7 @@
 
 use super::boards;
 use super::guest::{board, of_tool};
-use crate::exit::{BAD_GUEST, failure};
+use crate::exit::{BAD_GUEST, NOT_ON_BOARD, failure};
 use crate::print::json;
 use anyhow::Result;
 use asmp_yartek::{BenchError, Figure};
@@ -30,7 +30,10 @@ pub fn bench(args: &Args) -> Result<u8> {
     let board = board(&args.board)?;
     let figures = asmp_yartek::bench(&board).map_err(|error| match &error {
         BenchError::Tool(error) => of_tool(error),
-        BenchError::Guest { .. } => failure(BAD_GUEST, error.to_string()),
+        BenchError::Refused(_) => failure(NOT_ON_BOARD, error.to_string()),
+        BenchError::Guest { .. } | BenchError::Ended { .. } => {
+            failure(BAD_GUEST, error.to_string())
+        }
     })?;
     if args.json {
         let figures: Vec<_> = figures
@@ -59,7 +62,7 @@ pub fn bench(args: &Args) -> Result<u8> {
     Ok(0)
 }
 
-/// More is not known.
+/// To tenths: a tick of a board may be three quarters of an instruction.
 fn tenths(instructions: f64) -> f64 {
     (instructions * 10.0).round() / 10.0
 }
