@@ -441,13 +441,17 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 	return 0;
 }
 
-/* on_return() is to run as this guest, which begins to run, returns to user mode. */
+/*
+ * on_return() is to run as this guest, which begins to run, returns to user mode. One that exits
+ * takes no such work: on PREEMPT_RT the kernel's thread that tries so preempts it, and it would
+ * begin to run again, and so on.
+ */
 static __always_inline void await_return(struct task_struct *p)
 {
 	int pid = p->pid;
 	struct work *w = bpf_map_lookup_elem(&works, &pid);
 
-	if (w)
+	if (w && !(p->flags & PF_EXITING))
 		bpf_task_work_schedule_resume(p, &w->work, &works, on_return);
 }
 
