@@ -6,7 +6,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
 .PHONY: bench-measure bench-moves bench-peers bench-responses bench-sharing install install-rt
-.PHONY: rtlinux setup soak fuzz-files bench-others yartek
+.PHONY: rtlinux setup soak fuzz-files bench-others yartek yartek-proof
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -21,8 +21,8 @@ test: check yartek vm
 # Every guest with every kill, every sanitizer in full, agreement, random sequences, benches with
 # their gates, and a tenth of fuzz, another one each night, and of containment.
 nightly:
-	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny yartek unit vm python readers loom miri \
-		tsan asan agreement random fuzz containment bench-channels bench-responses
+	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny yartek yartek-proof unit vm python \
+		readers loom miri tsan asan agreement random fuzz containment bench-channels bench-responses
 	tests/sources.sh --record python loom miri tsan asan
 
 # Nightly takes a tenth of what takes hours; ALL=1 takes all.
@@ -53,6 +53,11 @@ deny:
 # QEMU where they are missing. Before `unit` in CI: boards whose tools are missing fail there.
 yartek:
 	tests/yartek.sh
+
+# The contracts of yartek's kernel, and whether each fault of a list breaks its proof. No QEMU;
+# fetches CBMC where it is missing.
+yartek-proof:
+	tests/yartek-proof.sh
 
 # The bindings for Python, crates/rt-py, as a wheel in a venv under the target directory.
 python:

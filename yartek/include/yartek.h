@@ -175,6 +175,48 @@ struct yk_line {
 /* Only a line's handler may call it. Handlers that raise lines do not interrupt each other. */
 void yk_raise(uint32_t line);
 
+/*
+ * --- Between levels: ring.c, box.c. Two handlers do not interrupt each other, nor do two jobs:
+ * between them plain variables do. ---
+ */
+
+/* Bytes, first in, first out. One level writes, one reads. */
+struct yk_ring {
+	volatile uint8_t *bytes;
+	/* How many it holds: a power of 2. */
+	uint32_t size;
+	/* Of the writer: how many there were. It wraps. */
+	volatile uint32_t in;
+	/* Of the writer: how many found no room. It wraps. */
+	volatile uint32_t refused;
+	/* Of the reader: how many it has taken. It wraps. */
+	volatile uint32_t out;
+};
+
+/* `false`: it is full. The byte is counted in `refused`. */
+bool yk_ring_put(struct yk_ring *ring, uint8_t byte);
+/* `false`: it is empty. */
+bool yk_ring_get(struct yk_ring *ring, uint8_t *byte);
+/* How many bytes are in it, for the writer and the reader. */
+uint32_t yk_ring_length(const struct yk_ring *ring);
+
+/*
+ * The latest value of several words. One level writes, and never waits. Any level may read. A
+ * reader that a write interrupts reads again.
+ */
+struct yk_box {
+	/* Room for two values. */
+	volatile uint32_t *words;
+	/* Of one value. */
+	uint32_t size;
+	/* How often it was written. It wraps. Value 0, before the first, is of zeros. */
+	volatile uint32_t written;
+};
+
+void yk_box_write(struct yk_box *box, const uint32_t *value);
+/* Says how many writes came before that of this value, and itself: 0 before the first. */
+uint32_t yk_box_read(const struct yk_box *box, uint32_t *value);
+
 /* --- The kernel: dispatch.c. --- */
 
 /* What runs. `asmp yartek build` makes it of a task file. */

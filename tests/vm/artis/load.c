@@ -150,10 +150,14 @@ static void crowd(double end, unsigned long tasks)
 	for (unsigned long n = 0; n < tasks + READERS; n++) {
 		if (fork())
 			continue;
-		/* All are there by then. */
-		usleep((begin - now()) * 1e6);
+		/*
+		 * Before the crowd is there: on PREEMPT_RT a task that has a lock in the kernel waits
+		 * for its turn with it.
+		 */
 		sched_setaffinity(0, sizeof(first), &first);
 		int zero = open("/dev/zero", O_RDONLY);
+		/* All are there by then. */
+		usleep((begin - now()) * 1e6);
 		if (n >= tasks)
 			while (now() < end && read(zero, buffer, BYTES) > 0)
 				;

@@ -1,0 +1,131 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+# yartek-proof.sh [PROOF...]: proves the contracts of yartek's kernel (yartek/proof), then breaks
+# the kernel in each way that mutants.txt lists, and asks whether the proof finds that. Minutes.
+#
+# Problem:  a test runs some cases. That an interrupt comes between two given accesses to memory is
+#           one case of millions.
+# Approach: CBMC looks at all values of one step of the scheduler (K1). What levels share (K2, K3,
+#           K6, K7) is compiled with a call before each access to a volatile word, and run once for
+#           each sequence of interrupts there.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+
+has_cbmc() { tests/cbmc.sh cbmc --version >/dev/null 2>&1; }
+
+# checked DIR FUNCTION OPTIONS...: by CBMC.
+checked() {
+    local dir=$1 function=$2
+    shift 2
+    tests/cbmc.sh cbmc -I "$dir/include" --no-standard-checks --bounds-check --pointer-check \
+        --unwinding-assertions --unwind 9 --stop-on-fail "$@" --function "$function" \
+        "$dir/proof/edf.c" 2>&1
+}
+
+# explored DIR SCENARIO FILE OPTIONS...: FILE is explored, both below DIR.
+explored() {
+    local dir=$1 scenario=$2 file=$3 out=$work/explored
+    local flags=(-std=c11 -D_GNU_SOURCE -O2 -I "$dir/include")
+    shift 3
+    # The model of a port calls what is static in it. Addresses of a board have 32 bits.
+    gcc "${flags[@]}" -w -ffunction-sections -fsanitize=thread \
+        --param tsan-distinguish-volatile=1 "$@" -c "$dir/$file" -o "$out.o"
+    gcc "${flags[@]}" -Wall -Wextra -Werror "$@" -Wl,--gc-sections "$out.o" \
+        "$dir/proof/$scenario.c" "$dir/proof/explore.c" -o "$out"
+    "$out"
+}
+
+# proof NAME DIR: proves the sources there; prints what was broken.
+proof() {
+    local dir=$2
+    case $1 in
+    begins | ended | arrived | next) checked "$dir" "$1" ;;
+    skipping)
+        checked "$dir" next -DCOUNT=2 -DSKIPS=true -DBITS=8 \
+            --unwindset yk_edf_next.0:4,skip.0:4,skip.1:4
+        ;;
+    skipped) checked "$dir" skipped -DBITS=16 --unwindset skip.0:4,skip.1:4 ;;
+    lines) explored "$dir" lines kernel/lines.c -Dstatic= ;;
+    arrivals) explored "$dir" arrivals kernel/edf.c ;;
+    ring | box) explored "$dir" "$1" "kernel/$1.c" ;;
+    *) explored "$dir" clock "proof/$1/clock.c" ;;
+    esac
+}
+
+proofs=("$@")
+if [ $# = 0 ]; then
+    proofs=(begins ended arrived next skipping skipped lines arrivals ring box)
+    for board in yartek/proof/*/clock.c; do
+        proofs+=("$(basename "$(dirname "$board")")")
+    done
+fi
+
+# is_skipped PROOF: says so.
+is_skipped() {
+    case $1 in
+    begins | ended | arrived | next | skipping | skipped) ;;
+    *) return 1 ;;
+    esac
+    ! has_cbmc || return 1
+    [ -z "${ASMP_CI:-}" ] || { echo "$1: cbmc cannot be had" >&2; exit 1; }
+    echo "skipped: $1: cbmc cannot be had from Debian trixie"
+    skipped=$((skipped + 1))
+}
+
+for name in "${proofs[@]}"; do
+    ! is_skipped "$name" || continue
+    began=$SECONDS
+    if said=$(proof "$name" yartek); then
+        passed=$((passed + 1))
+        printf 'proved  %-12s %4d s  %s\n' "$name" $((SECONDS - began)) "$(tail -n 1 <<<"$said")"
+    else
+        failed=$((failed + 1))
+        printf 'BROKEN  %-12s\n%s\n' "$name" "$(tail -n 40 <<<"$said")"
+    fi
+done
+
+# mutant PROOF CONTRACT FILE CHANGE
+mutant() {
+    local said broken
+    rm -rf "$work/yartek"
+    mkdir "$work/yartek"
+    cp -r yartek/{include,kernel,port,proof} "$work/yartek"
+    perl -0pi -e "$4" "$work/yartek/$3"
+    if cmp -s "yartek/$3" "$work/yartek/$3"; then
+        echo "MISSED  $3: nothing fits $4"
+        return 1
+    fi
+    if said=$(proof "$1" "$work/yartek"); then
+        echo "MISSED  $3: $4: nothing was found"
+        return 1
+    fi
+    broken=$(grep -om 1 'K[0-9] .*' <<<"$said" || true)
+    if [[ $broken != "$2"* ]]; then
+        printf 'MISSED  %s: %s: found "%s", not "%s"\n' "$3" "$4" "$broken" "$2"
+        tail -n 5 <<<"$said"
+        return 1
+    fi
+    printf 'found   %-12s %s\n' "$1" "$broken"
+}
+
+while IFS='|' read -r name contract file change; do
+    name=${name%% *}
+    # Lines of comments have `#` there.
+    [[ -n $name && " ${proofs[*]} " == *" $name "* ]] || continue
+    ! is_skipped "$name" || continue
+    contract=$(sed 's/^ *//; s/ *$//' <<<"$contract")
+    file=${file// /}
+    if mutant "$name" "$contract" "$file" "${change# }"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+    fi
+done <yartek/proof/mutants.txt
+
+line="yartek-proof: $passed passed, $failed failed, $skipped skipped"
+echo "$line"
+[ -z "${ASMP_COUNTS:-}" ] || echo "$line" >>"$ASMP_COUNTS"
+[ "$failed" = 0 ]
