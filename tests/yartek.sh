@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-# The tests of yartek, on its boards, too. Installs what is missing for that: compilers for the
-# boards, and QEMU as in the lab. Where it cannot, those tests say what they miss and are skipped.
+# The tests of yartek, on its boards, too, and those of its proofs that take half a minute. Installs
+# what is missing for that: compilers for the boards, and QEMU as in the lab. Where it cannot, those
+# tests say what they miss and are skipped.
 # YARTEK_RAISES=1000000, YARTEK_JOBS=10000000: so many interrupts and jobs on each board, half an
 # hour or so. Nightly has them.
 set -euo pipefail
@@ -45,4 +46,8 @@ cd "$here/.."
 if [ "${ASMP_TIER:-}" = nightly ]; then
     export YARTEK_RAISES="${YARTEK_RAISES:-1000000}" YARTEK_JOBS="${YARTEK_JOBS:-10000000}"
 fi
-exec tests/counted.sh yartek cargo test --quiet -p asmp-yartek -- --show-output
+status=0
+tests/counted.sh yartek cargo test --quiet -p asmp-yartek -- --show-output || status=$?
+# Nightly has all proofs: yartek-proof.sh.
+[ "${ASMP_TIER:-}" = nightly ] || tests/yartek-proof.sh explored || status=$?
+exit $status
