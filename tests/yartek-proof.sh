@@ -51,13 +51,14 @@ proof() {
     skipped) checked "$dir" skipped -DBITS=16 --unwindset skip.0:4,skip.1:4 ;;
     lines) explored "$dir" lines kernel/lines.c -Dstatic= ;;
     arrivals) explored "$dir" arrivals kernel/edf.c ;;
+    heap) explored "$dir" heap modules/heap.c ;;
     ring | box) explored "$dir" "$1" "kernel/$1.c" ;;
     *) explored "$dir" clock "proof/$1/clock.c" ;;
     esac
 }
 
 checked=(begins ended arrived next skipping skipped)
-explored=(lines arrivals ring box)
+explored=(lines arrivals ring box heap)
 for board in yartek/proof/*/clock.c; do
     explored+=("$(basename "$(dirname "$board")")")
 done
@@ -99,7 +100,7 @@ mutant() {
     local said broken
     rm -rf "$work/yartek"
     mkdir "$work/yartek"
-    cp -r yartek/{include,kernel,port,proof} "$work/yartek"
+    cp -r yartek/{include,kernel,modules,port,proof} "$work/yartek"
     perl -0pi -e "$4" "$work/yartek/$3"
     if cmp -s "yartek/$3" "$work/yartek/$3"; then
         echo "MISSED  $3: nothing fits $4"

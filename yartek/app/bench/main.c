@@ -11,10 +11,11 @@
 
 #include "board.h"
 #include "console.h"
+#include "heap.h"
 #include "port.h"
 
 enum { SAMPLES = 1024 };
-enum phase { ASLEEP, BUSY, SERVICE, RAISE, NEXT, PHASES };
+enum phase { ASLEEP, BUSY, SERVICE, RAISE, NEXT, HEAP, PHASES };
 
 struct measured {
 	const char *name;
@@ -36,6 +37,9 @@ static struct measured interrupt_to_service = { .name = "interrupt-to-service" }
 static struct measured raise_to_service = { .name = "raise-to-service" };
 /* yk_edf_next() with one task to release. */
 static struct measured next = { .name = "next" };
+/* Of a heap with one block. */
+static struct measured alloc = { .name = "alloc" };
+static struct measured free = { .name = "free" };
 
 static volatile uint32_t jobs;
 static volatile bool is_asleep = true;
@@ -119,6 +123,22 @@ static void choose(void)
 	add(&next, yk_now() - before);
 }
 
+static void allocate(void)
+{
+	static struct yk_unit units[16];
+	struct yk_heap heap;
+	yk_ticks before;
+	void *block;
+
+	yk_heap_begin(&heap, units, 16);
+	before = yk_now();
+	block = yk_heap_alloc(&heap, 20);
+	add(&alloc, yk_now() - before);
+	before = yk_now();
+	yk_heap_free(&heap, block);
+	add(&free, yk_now() - before);
+}
+
 static void print(const struct measured *of)
 {
 	yk_console_text("m ");
@@ -134,8 +154,10 @@ static void print(const struct measured *of)
 
 static void end(void)
 {
-	const struct measured *const all[] = { &readings,	      &job_asleep,	 &job_busy, &activation,
-					       &interrupt_to_service, &raise_to_service, &next };
+	const struct measured *const all[] = {
+		&readings, &job_asleep,	      &job_busy, &activation, &interrupt_to_service,
+		&raise_to_service, &next, &alloc, &free,
+	};
 
 	for (uint32_t n = 0; n < sizeof(all) / sizeof(all[0]); n++)
 		if (all[n]->samples)
@@ -181,6 +203,10 @@ bool yk_background(void)
 	case NEXT:
 		choose();
 		phase += next.samples == SAMPLES;
+		break;
+	case HEAP:
+		allocate();
+		phase += free.samples == SAMPLES;
 		break;
 	default:
 		break;
