@@ -201,8 +201,8 @@ bool yk_ring_get(struct yk_ring *ring, uint8_t *byte);
 uint32_t yk_ring_length(const struct yk_ring *ring);
 
 /*
- * The latest value of several words. One level writes, and never waits. Any level may read. A
- * reader that a write interrupts reads again.
+ * The latest value of several words. One level writes, and never waits. All levels may read. A read
+ * that a write interrupts begins again.
  */
 struct yk_box {
 	/* Room for two values. */

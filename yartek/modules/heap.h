@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Memory for the background: first fit. Neither handlers nor jobs may call it, since it takes as
- * long as there are blocks, and its blocks are not whole meanwhile.
+ * Memory for the background: first fit. Neither handlers nor jobs may call it. A call takes longer
+ * the more blocks there are, and one that interrupts another would find the blocks half changed.
  */
 #ifndef YK_HEAP_H
 #define YK_HEAP_H

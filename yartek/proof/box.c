@@ -5,15 +5,14 @@
  * writer by reads.
  */
 #include "yartek.h"
-#include "explore.h"
+#include "sides.h"
 
-enum { SIZE = 3, ACTIONS = 4 };
+enum { SIZE = 3 };
 
 static volatile uint32_t words[2 * SIZE];
 static struct yk_box box;
 /* Values are three times their number. */
-static uint32_t written, actions;
-static bool writer_is_above, is_above, is_at_work;
+static uint32_t written;
 
 static void write_one(void)
 {
@@ -36,24 +35,9 @@ static void read_one(void)
 	     of - before <= written - before);
 }
 
-void at_access(void)
-{
-	if (!is_at_work || is_above)
-		return;
-	is_above = true;
-	for (; actions < ACTIONS && choose(2); actions++)
-		if (writer_is_above)
-			write_one();
-		else
-			read_one();
-	is_above = false;
-}
-
 void scenario(void)
 {
-	writer_is_above = choose(2);
-	is_at_work = is_above = false;
-	actions = 0;
+	begin_sides();
 	box = (struct yk_box){ .words = words, .size = SIZE };
 	for (uint32_t n = 0; n < 2 * SIZE; n++)
 		words[n] = 0;

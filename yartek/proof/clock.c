@@ -49,7 +49,7 @@ void scenario(void)
 
 	if (!is_mapped)
 		is_mapped = timer_map();
-	given(is_mapped);
+	must("this machine gives memory at the address of the timer", is_mapped);
 	moves = accesses = 0;
 	is_counted = false;
 	/* Near a wrap of the timer; of one of 16 bits also near those where 32 bits of time wrap. */

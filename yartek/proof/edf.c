@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * K1: one step from any state that may occur, for CBMC, which looks at all values of all variables.
- * STEP is yk_edf_begin, yk_edf_next, yk_edf_ended or yk_edf_arrived, with COUNT tasks. What
- * is_valid() says of the state before the step must hold after it.
+ * Each of begins(), next(), ended(), arrived() and skipped() is a main(): one call of edf.c, with
+ * COUNT tasks. What is_valid() says of the state before the call must hold after it.
  *
- * Times are below 2^62 ticks: 146 years of nanoseconds. A job that is dropped is late by less than
- * four periods: the loop of skip() doubles a period so often.
+ * Times are below 2^BITS ticks. A job that is dropped is late by less than SKIPPED periods: the
+ * loops of skip() depend on that.
  */
 #include "../kernel/edf.c"
 

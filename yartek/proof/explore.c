@@ -68,7 +68,8 @@ int main(void)
 		known = made;
 	} while (is_next());
 	printf("%llu cases of %llu runs\n", (unsigned long long)cases, (unsigned long long)runs);
-	return 0;
+	/* A scenario without a case proves nothing. */
+	return cases ? 0 : 2;
 }
 
 /* What the compiler calls. An access of 8 bytes is two of 4 on a board. */

@@ -3,9 +3,9 @@
  * Runs a scenario once for each sequence of choices that it can make: exhaustive within its bounds.
  *
  * The kernel's file is compiled with `-fsanitize=thread --param tsan-distinguish-volatile=1`, and
- * linked without that library: the compiler calls __tsan_volatile_read4() and so on before each
- * access to a volatile word, and these call at_access(). There the scenario lets a higher level
- * interrupt: between any two accesses of the code as compiled, not only between two statements.
+ * linked without the library of ThreadSanitizer. Before each access to a volatile word it then
+ * calls a function of explore.c, and that calls at_access(), where the scenario may interrupt. So
+ * interrupts come between any two accesses of the code as compiled, not only between statements.
  */
 #ifndef EXPLORE_H
 #define EXPLORE_H

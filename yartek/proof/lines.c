@@ -11,20 +11,13 @@
 
 #include <string.h>
 
-#ifndef LINES
-#define LINES 2
-#endif
-/* At most so many in one run; at most so many unserved before. */
-#ifndef RAISES
-#define RAISES 4
-#endif
-enum { UNSERVED = 3 };
+/* At most so many raises in one run; at most so many unserved before. */
+enum { LINES = 2, RAISES = 4, UNSERVED = 3 };
 
 static void service_0(uint32_t raises);
 static void service_1(uint32_t raises);
-static void service_2(uint32_t raises);
 
-static struct yk_line_def defs[] = { { service_0, 0 }, { service_1, 0 }, { service_2, 0 } };
+static struct yk_line_def defs[LINES] = { { service_0, 0 }, { service_1, 0 } };
 static struct yk_line lines[LINES];
 const struct yk_table yk_table = { .line_defs = defs, .lines = lines, .lines_count = LINES };
 
@@ -124,11 +117,6 @@ static void service_0(uint32_t told)
 static void service_1(uint32_t told)
 {
 	serve(1, told);
-}
-
-static void service_2(uint32_t told)
-{
-	serve(2, told);
 }
 
 /* What holds whenever the background is between two services. */

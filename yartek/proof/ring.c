@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * K7, ring: no byte is lost, doubled, torn or out of order. A ring of two bytes whose counts are at
- * a wrap: one side works, and the other interrupts it at any access, up to ACTIONS times.
+ * a wrap: one side works, and the other interrupts it at any access.
  */
 #include "yartek.h"
-#include "explore.h"
+#include "sides.h"
 
-enum { SIZE = 2, ACTIONS = 3, STEPS = 3 };
+enum { SIZE = 2, STEPS = 3 };
 
 static volatile uint8_t bytes[SIZE];
 static struct yk_ring ring;
 /* Bytes put and taken so far: 0, 1, 2, ... Those put that found no room have no number. */
 static uint8_t put, got;
-static uint32_t refused, actions;
-/* Who interrupts: the writer, or the reader. */
-static bool writer_is_above, is_above, is_at_work;
+static uint32_t refused;
 
 static void write_one(void)
 {
@@ -42,29 +40,15 @@ static void must_have_length(uint32_t least, uint32_t most)
 	must("K7 the length is that of an instant", length >= least && length <= most);
 }
 
-void at_access(void)
-{
-	if (!is_at_work || is_above)
-		return;
-	is_above = true;
-	for (; actions < ACTIONS && choose(2); actions++)
-		if (writer_is_above)
-			write_one();
-		else
-			read_one();
-	is_above = false;
-}
-
 void scenario(void)
 {
 	uint32_t length;
 
-	writer_is_above = choose(2);
+	begin_sides();
 	ring = (struct yk_ring){ .bytes = bytes, .size = SIZE };
 	ring.in = ring.out = choose(2) ? UINT32_MAX : UINT32_MAX - 1;
 	put = got = 0;
-	refused = actions = 0;
-	is_at_work = false;
+	refused = 0;
 	for (length = choose(SIZE + 1); length; length--)
 		write_one();
 

@@ -32,7 +32,7 @@ pub struct Figure {
     /// most 33 instructions a microsecond.
     pub paper_us: Option<u32>,
     pub rtai_us: Option<u32>,
-    /// What it counted, where it has no time (section 4.2.4).
+    /// The paper's count of instructions, where it gives no time (section 4.2.4).
     pub paper_instructions: Option<u32>,
 }
 
@@ -167,10 +167,11 @@ pub fn bench(board: &Board) -> Result<Vec<Figure>, BenchError> {
             let of = |ticks: u64| instructions(ticks.saturating_sub(taken) as f64);
             let mean = measured.sum as f64 / measured.samples as f64 - taken as f64;
             // The paper has one job.
-            let (paper_us, rtai_us, paper_instructions) = match row.paper {
-                Paper::Us { own, rtai } if count == 1 => (Some(own), Some(rtai), None),
-                Paper::Instructions(instructions) => (None, None, Some(instructions)),
-                Paper::Us { .. } | Paper::Nothing => (None, None, None),
+            let paper = if count == 1 { &row.paper } else { &Paper::Nothing };
+            let (paper_us, rtai_us, paper_instructions) = match *paper {
+                Paper::Us { own, rtai } => (Some(own), Some(rtai), None),
+                Paper::Instructions(number) => (None, None, Some(number)),
+                Paper::Nothing => (None, None, None),
             };
             figures.push(Figure {
                 what: match count {
