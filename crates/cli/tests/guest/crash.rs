@@ -49,15 +49,15 @@ fn killed_at(n: usize, line: &str) -> bool {
     killer::killed_at(n, Command::new(binary()).args(line.split(' ')))
 }
 
-/// Every how many-th step is killed: `newest` on the newest kernel, every fourth on others, each
-/// one nightly; on arm64 every fourth.
-fn stride(newest: usize) -> usize {
+/// Every how many-th step is killed: `newest` on the newest kernel, `other` on others, each one
+/// nightly; on arm64 every fourth.
+fn stride(newest: usize, other: usize) -> usize {
     let guest = guest();
     match (tier(), guest.map(|guest| guest.kernel)) {
         _ if guest.is_some_and(|guest| guest.architecture == Architecture::Arm64) => 4,
         (Tier::Nightly, _) => 1,
         (Tier::Ci, Some(Kernel::SidRt)) => newest,
-        (Tier::Ci, _) => 4,
+        (Tier::Ci, _) => other,
     }
 }
 
@@ -69,7 +69,7 @@ fn create_killed() {
 }
 
 fn destroy_killed() {
-    // Every third step: the ways back are the same as those of create.
+    // Few of the steps in CI: the ways back are the same as those of create.
     each_step(|| drop(asmp(CREATE).done()), "destroy a");
 }
 
@@ -122,7 +122,7 @@ fn unit_killed() {
 
 /// Kills the command at one step after the other, and compares the machine after a restore.
 fn each_step(prepare: impl Fn(), line: &str) {
-    each_step_by(killer::killed_at, stride(3), prepare, line);
+    each_step_by(killer::killed_at, stride(6, 8), prepare, line);
 }
 
 fn each_step_by(
@@ -163,7 +163,7 @@ fn interrupted() {
 /// `back` takes it back. (`a_signal_between_any_two_steps_undoes_the_change` of shield tries each.)
 fn interrupt_each(before: &Snapshot, line: &str, back: &str) {
     let (mut undone, mut carried_out) = (0, 0);
-    for n in (1..).step_by(2 * stride(8)) {
+    for n in (1..).step_by(2 * stride(8, 6)) {
         watchdog::goes_on();
         let words = line.replace("ttyS0", console());
         let mut command = Command::new(binary());
@@ -194,7 +194,7 @@ fn interrupt_each(before: &Snapshot, line: &str, back: &str) {
 fn run_interrupted() {
     let untouched = snapshot();
     let mut ended = 0;
-    for n in (1..).step_by(2 * stride(8)) {
+    for n in (1..).step_by(2 * stride(8, 6)) {
         watchdog::goes_on();
         let mut command = Command::new(binary());
         let run = command.args(["run", "--cpus", "3", "--", "true"]);

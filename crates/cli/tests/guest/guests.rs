@@ -64,6 +64,8 @@ pub enum On {
     OneThenRt,
     /// One kernel with PREEMPT_RT and one without.
     RtAndNot,
+    /// One kernel without PREEMPT_RT; nightly as `RtAndNot`.
+    NotThenRt,
     /// Every kernel with PREEMPT_RT.
     Rt,
     /// Every kernel without PREEMPT_RT.
@@ -218,7 +220,8 @@ impl On {
                 }
                 Self::OnePerSeries if tier == Tier::Nightly => kernel.is_rt(),
                 Self::OnePerSeries => matches!(kernel, Kernel::SidRt | Kernel::TrixieRt),
-                Self::RtAndNot => matches!(kernel, Kernel::SidRt | Kernel::Sid),
+                Self::NotThenRt if tier == Tier::Ci => kernel == Kernel::Sid,
+                Self::RtAndNot | Self::NotThenRt => matches!(kernel, Kernel::SidRt | Kernel::Sid),
                 Self::Rt => kernel.is_rt(),
                 Self::NotRt => !kernel.is_rt(),
                 Self::All => true,

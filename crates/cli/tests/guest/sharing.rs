@@ -17,18 +17,20 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
-    let sharing = |name, run: fn()| {
-        test(name, run).on(On::RtAndNot).booted(&[Boot::Bare]).lacks(no_scheduler)
+    let shared_on = |on: On, name, run: fn()| {
+        test(name, run).on(on).booted(&[Boot::Bare]).lacks(no_scheduler)
     };
+    let on_both = |name, run| shared_on(On::RtAndNot, name, run);
+    let sharing = |name, run| shared_on(On::NotThenRt, name, run);
     vec![
-        sharing("sharing: others compute on the cpus of a shared partition", others_compute),
+        on_both("sharing: others compute on the cpus of a shared partition", others_compute),
         sharing("sharing: a real-time thread of others keeps off", rivals),
         sharing("sharing: the loader may be uninstalled meanwhile", uninstalled),
-        sharing("sharing: a mode changes under load, with a task inside", both_ways),
+        on_both("sharing: a mode changes under load, with a task inside", both_ways),
         sharing("sharing: modes side by side, and one cpu for the rest", side_by_side),
         sharing("sharing: a class is inherited, and rt1 goes first", classes),
         sharing("sharing: time counts by class and kind of cpu", times),
-        sharing("sharing: the end of the scheduler is named, and repair isolates", ended),
+        on_both("sharing: the end of the scheduler is named, and repair isolates", ended),
         sharing("sharing: asmpd isolates when the scheduler ends", ended_under_asmpd),
         sharing("sharing: stress of all that enters the kernel, while modes change", stress),
         test("sharing: a kernel without it refuses, and shares as best effort", best_effort)
