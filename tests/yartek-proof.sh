@@ -30,7 +30,7 @@ checked() {
 # explored DIR SCENARIO FILE OPTIONS...: FILE is explored, both below DIR.
 explored() {
     local dir=$1 scenario=$2 file=$3 out=$work/explored
-    local flags=(-std=c11 -D_GNU_SOURCE -O2 -I "$dir/include")
+    local flags=(-std=c11 -D_GNU_SOURCE -O2 -I "$dir/include" -I "$dir/kernel")
     shift 3
     # The model of a port calls what is static in it. Addresses of a board have 32 bits.
     gcc "${flags[@]}" -w -ffunction-sections -fsanitize=thread \
@@ -64,13 +64,14 @@ proof() {
     heap) explored "$dir" heap modules/heap.c ;;
     ramdisk) explored "$dir" ramdisk modules/ramdisk.c -DYK_DISK_BLOCK=4 ;;
     random) at_random "$dir" ramdisk modules/ramdisk.c ;;
+    serial) explored "$dir" serial proof/serial/code.c -Dstatic= -DYK_SERIAL_OUT=2 ;;
     ring | box) explored "$dir" "$1" "kernel/$1.c" ;;
     *) explored "$dir" clock "proof/$1/clock.c" ;;
     esac
 }
 
 checked=(begins ended arrived next skipping skipped)
-explored=(lines arrivals ring box heap ramdisk random)
+explored=(lines arrivals ring box serial heap ramdisk random)
 for board in yartek/proof/*/clock.c; do
     explored+=("$(basename "$(dirname "$board")")")
 done

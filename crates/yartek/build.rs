@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists the kernel's sources, and compiles its core for this machine, so that tests call the very
+//! Lists the kernel's sources, and compiles some of them for this machine, so that tests call the very
 //! code of the boards.
 
 use std::fmt::Write;
@@ -56,6 +56,7 @@ fn compile_core() {
     println!("cargo:rerun-if-env-changed=ASMP_CI");
     cc::Build::new()
         .file(format!("{KERNEL}/kernel/edf.c"))
+        .file(format!("{KERNEL}/modules/link.c"))
         .include(format!("{KERNEL}/include"))
         .std("c11")
         // Another compiler may know more warnings: that stops no user.

@@ -45,6 +45,30 @@ void yk_port_unmask(uint32_t line);
 void yk_port_attach(uint32_t line, uint32_t source, void (*handler)(void));
 /* A byte for the console. `false`: not now. */
 bool yk_port_put(uint8_t byte);
+/*
+ * The serial line, which is not the console. modules/serial.c calls these, all but
+ * yk_port_serial_ask() from its handler.
+ *
+ * Prepares it: `handler` is called when a byte has come, and when it is asked for. To be called
+ * before yk_run().
+ */
+void yk_port_serial_start(uint32_t line, void (*handler)(void));
+/* Takes a byte, and acknowledges it. `false`: none has come. */
+bool yk_port_serial_take(uint8_t *byte);
+/* May a byte be given? */
+bool yk_port_serial_has_room(void);
+/* Gives a byte. The handler is called again once there is room. */
+void yk_port_serial_give(uint8_t byte);
+/* There is no byte to give: the handler is not called for room until it is asked for. */
+void yk_port_serial_rest(void);
+/* For the levels below: the handler is called once there is room. */
+void yk_port_serial_ask(void);
+/*
+ * For modules/thread.c: keeps the registers on the stack and its pointer in `keep`, and goes on with
+ * the stack of that pointer; and a pointer with which `begin` is called. Its stack ends at `top`.
+ */
+void yk_port_switch(void **keep, void *pointer);
+void *yk_port_stack_for(uint32_t *top, void (*begin)(void));
 /* Leaves an emulator with that exit code. On a board it waits for ever. */
 _Noreturn void yk_port_exit(int code);
 /* A job of yk_spin() looks at the clock and ends within so many ticks. */

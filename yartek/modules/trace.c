@@ -107,6 +107,7 @@ _Noreturn void yk_trace_fault(enum yk_why why, const struct yk_job *job, uintptr
 		[YK_WHY_NOT_ENDED] = "not-ended",
 		[YK_WHY_TOO_LONG] = "too-long",
 		[YK_WHY_TRAP] = "trap",
+		[YK_WHY_STACK] = "stack",
 	};
 
 	/* The background may have been in the midst of a line. */

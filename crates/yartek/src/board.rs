@@ -18,6 +18,8 @@ pub struct Board {
     /// QEMU's command, and Debian's package of it.
     machine: Vec<String>,
     machine_package: String,
+    /// QEMU's options that connect the serial line to its character device `serial`.
+    serial: Vec<String>,
     compiler: String,
     flags: Vec<String>,
     /// `e_machine` of its images.
@@ -75,6 +77,7 @@ impl Board {
             port: &self.name,
             qemu: &self.machine,
             qemu_package: &self.machine_package,
+            serial: &self.serial,
             compiler: &self.compiler,
             flags: &self.flags,
             masking: &self.masking,

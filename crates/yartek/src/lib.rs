@@ -11,6 +11,9 @@ mod core_c;
 mod elf;
 mod footprint;
 mod image;
+mod link;
+#[cfg(feature = "core-c")]
+mod link_c;
 mod proof;
 mod sources;
 mod table;
@@ -34,11 +37,18 @@ pub use elf::{Elf, Sizes};
 pub use footprint::Part;
 /// Instructions that a board's program may not have.
 pub use image::Masking;
+/// Frames over a serial line.
+pub use link::{Counts, MAX_FRAME_BYTES, Receiver, Sender};
+/// A board's end of a link, on this machine.
+#[cfg(feature = "core-c")]
+pub use link_c::BoardLink;
 /// Whether a set meets its deadlines on a board.
 pub use proof::{Proof, prove};
 /// A set as the kernel's table.
 pub use table::{MAX_LINES, MAX_TASKS, Owner, Refusal, Table, TableLine, TableTask};
 /// Builds images and runs them.
-pub use tools::{Application, Ending, Machine, Output, ToolError, build, missing, run, sizes};
+pub use tools::{
+    Application, Ending, Machine, Output, Serial, ToolError, build, missing, run, run_connected, sizes,
+};
 /// What a guest printed.
 pub use trace::{Fault, Partial, Ran, Trace};

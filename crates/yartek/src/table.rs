@@ -209,11 +209,23 @@ impl Table {
              \t.lines = {lines},\n\
              \t.lines_count = {lines_count},\n}};\n"
         );
+        // Linked only where something reads them.
+        text += &names("task", self.tasks.iter().map(|task| &*task.name));
+        text += &names("line", self.lines.iter().map(|line| &*line.name));
         if let Some(proof) = proof.map(in_comment) {
             let banner = format!("yartek: {tasks_count} tasks, {proof}");
             let _ = writeln!(text, "const char yk_banner[] = \"{banner}\";");
         }
         text
+    }
+}
+
+/// An array of names, if there are any.
+fn names<'a>(of: &str, names: impl Iterator<Item = &'a str>) -> String {
+    let quoted: Vec<String> = names.map(|name| format!("\"{}\"", in_comment(name))).collect();
+    match quoted.as_slice() {
+        [] => String::new(),
+        _ => format!("const char *const yk_{of}_names[] = {{ {} }};\n", quoted.join(", ")),
     }
 }
 

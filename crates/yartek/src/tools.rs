@@ -8,6 +8,7 @@ use crate::elf::{Elf, Sizes};
 use crate::footprint::{Part, parts};
 use crate::image::Masking;
 use crate::sources;
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -23,6 +24,8 @@ pub struct Machine<'a> {
     /// QEMU's command.
     pub qemu: &'a [String],
     pub qemu_package: &'a str,
+    /// QEMU's options that connect the serial line to its character device `serial`.
+    pub serial: &'a [String],
     pub compiler: &'a str,
     pub flags: &'a [String],
     pub masking: &'a Masking,
@@ -39,6 +42,35 @@ pub enum Application<'a> {
     Bench,
     /// C files of the user.
     Files(&'a [PathBuf]),
+}
+
+/// Where the serial line of a board ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Serial<'a> {
+    /// Nowhere: what the board sends is lost. Time passes as fast as this machine allows.
+    Nowhere,
+    /// At a pseudoterminal, to which a link is made there. Time does not pass faster than here.
+    Terminal(&'a Path),
+    /// At a port of TCP, on this machine alone. Time does not pass faster than here.
+    Tcp(u16),
+}
+
+impl Serial<'_> {
+    /// QEMU's character device.
+    fn device(self) -> OsString {
+        match self {
+            Self::Nowhere => "null,id=serial".into(),
+            Self::Terminal(link) => {
+                let mut device = OsString::from("pty,id=serial,path=");
+                // A comma ends a value, two are one.
+                device.push(link.to_string_lossy().replace(',', ",,"));
+                device
+            }
+            Self::Tcp(port) => {
+                format!("socket,id=serial,host=127.0.0.1,port={port},server=on,wait=off").into()
+            }
+        }
+    }
 }
 
 /// Why there is no image, or no run.
@@ -248,6 +280,17 @@ impl Drop for Guest {
     }
 }
 
+/// Waits for the pseudoterminal. It does not come if QEMU ends before.
+fn told_terminal(guest: &mut Child, link: &Path, told: &mut dyn FnMut(&Path)) {
+    const LOOK_EACH: Duration = Duration::from_millis(5);
+    while matches!(guest.try_wait(), Ok(None)) {
+        if let Ok(terminal) = fs::read_link(link) {
+            return told(&terminal);
+        }
+        thread::sleep(LOOK_EACH);
+    }
+}
+
 /// How long an instruction takes on a board, by the board's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pace {
@@ -282,6 +325,18 @@ pub fn run(
     run_at(Pace::Board, machine, image, until_ticks, wall)
 }
 
+/// As [`run`], with a serial line that ends somewhere. Calls `told` with the pseudoterminal.
+pub fn run_connected(
+    machine: &Machine,
+    image: &Path,
+    until_ticks: u64,
+    wall: Duration,
+    serial: Serial,
+    told: &mut dyn FnMut(&Path),
+) -> Result<Output, ToolError> {
+    run_with(Pace::Board, machine, image, until_ticks, wall, serial, told)
+}
+
 pub(crate) fn run_at(
     pace: Pace,
     machine: &Machine,
@@ -289,14 +344,28 @@ pub(crate) fn run_at(
     until_ticks: u64,
     wall: Duration,
 ) -> Result<Output, ToolError> {
+    run_with(pace, machine, image, until_ticks, wall, Serial::Nowhere, &mut |_| {})
+}
+
+fn run_with(
+    pace: Pace,
+    machine: &Machine,
+    image: &Path,
+    until_ticks: u64,
+    wall: Duration,
+    serial: Serial,
+    told: &mut dyn FnMut(&Path),
+) -> Result<Output, ToolError> {
     let bytes = fs::read(image).map_err(|cause| of_file(image, cause))?;
     let no_image = || ToolError::NoImage { path: image.to_owned() };
     let elf = Elf::of(&bytes).ok_or_else(no_image)?;
     let (program, words) = machine.qemu.split_first().ok_or_else(no_image)?;
     version(machine, program)?;
     let mut command = Command::new(program);
-    command.args(words).args(["-icount", &format!("shift={},sleep=off", pace.shift())]);
+    let sleep = if serial == Serial::Nowhere { "off" } else { "on" };
+    command.args(words).args(["-icount", &format!("shift={},sleep={sleep}", pace.shift())]);
     command.args(["-display", "none", "-monitor", "none", "-serial", "stdio"]);
+    command.arg("-chardev").arg(serial.device()).args(machine.serial);
     command.arg("-kernel").arg(image);
     if let Some(address) = elf.end_of_trace() {
         let order = if elf.is_big_endian() { "on" } else { "off" };
@@ -306,6 +375,9 @@ pub(crate) fn run_at(
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut guest = Guest(command.spawn().map_err(|cause| machine.not_run(program, cause))?);
+    if let Serial::Terminal(link) = serial {
+        told_terminal(&mut guest.0, link, told);
+    }
     let console = reader(guest.0.stdout.take());
     let errors = reader(guest.0.stderr.take());
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();

@@ -6,6 +6,7 @@
  * Alarm:  PIT1.
  * Guard:  in the interrupt of the wraps.
  * Lines:  any source of the interrupt controller.
+ * Serial: UART1, 9600 baud.
  */
 #include "../../kernel/port.h"
 
@@ -30,11 +31,16 @@ enum {
 #define UART_STATUS BYTE(0xfc060004)
 #define UART_COMMAND BYTE(0xfc060008)
 #define UART_DATA BYTE(0xfc06000c)
+#define SERIAL(offset) BYTE(0xfc064000 + (offset))
 #define INTERRUPT_MASK BYTE(0xfc04801c)
 #define INTERRUPT_UNMASK BYTE(0xfc04801d)
 #define INTERRUPT_LEVEL(source) BYTE(0xfc048040 + (source))
 
-enum { CLOCK_SOURCE = 4, ALARM_SOURCE = 5, FIRST_VECTOR = 64 };
+/* Of UART1, in its status, its commands and its interrupts. */
+enum { MODE = 0, STATUS = 4, COMMAND = 8, DATA = 12, INTERRUPTS = 20, DIVIDER = 24 };
+enum { HAS_COME = 1, HAS_ROOM = 4, HEARS_AND_SENDS = 5, FOR_ROOM = 1, FOR_BYTES = 2 };
+
+enum { CLOCK_SOURCE = 4, ALARM_SOURCE = 5, SERIAL_SOURCE = 27, FIRST_VECTOR = 64 };
 enum { ALARM = 1, LINES = 3, URGENT = 6 };
 /* PIT0 counts so many steps from wrap to wrap. (QEMU's does; the manual says one more.) */
 enum { WRAP = 0xffff };
@@ -151,11 +157,64 @@ void yk_port_start(void)
 
 bool yk_port_put(uint8_t byte)
 {
-	enum { TRANSMITS = 4, HAS_ROOM = 4 };
+	enum { TRANSMITS = 4 };
 
 	UART_COMMAND = TRANSMITS;
 	if (!(UART_STATUS & HAS_ROOM))
 		return false;
 	UART_DATA = byte;
 	return true;
+}
+
+void yk_port_serial_start(uint32_t line, void (*handler)(void))
+{
+	enum { EIGHT_BITS_NO_PARITY = 0x13, ONE_STOP_BIT = 7, OF_BUS_CLOCK = 0xdd };
+	/* Of the bus clock by 32. */
+	enum { BY = 83333333 / 32 / 9600 };
+
+	yk_port_attach(line, SERIAL_SOURCE, handler);
+	SERIAL(MODE) = EIGHT_BITS_NO_PARITY;
+	SERIAL(MODE) = ONE_STOP_BIT;
+	SERIAL(STATUS) = OF_BUS_CLOCK;
+	SERIAL(DIVIDER) = BY >> 8;
+	SERIAL(DIVIDER + 4) = BY & 0xff;
+	SERIAL(COMMAND) = HEARS_AND_SENDS;
+	SERIAL(INTERRUPTS) = FOR_BYTES;
+}
+
+bool yk_port_serial_take(uint8_t *byte)
+{
+	if (!(SERIAL(STATUS) & HAS_COME))
+		return false;
+	*byte = SERIAL(DATA);
+	return true;
+}
+
+bool yk_port_serial_has_room(void)
+{
+	return SERIAL(STATUS) & HAS_ROOM;
+}
+
+void yk_port_serial_give(uint8_t byte)
+{
+	SERIAL(DATA) = byte;
+}
+
+void yk_port_serial_rest(void)
+{
+	SERIAL(INTERRUPTS) = FOR_BYTES;
+}
+
+void yk_port_serial_ask(void)
+{
+	SERIAL(INTERRUPTS) = FOR_BYTES | FOR_ROOM;
+}
+
+/* As yk_port_switch() keeps them: above them is where it returns to. */
+void *yk_port_stack_for(uint32_t *top, void (*begin)(void))
+{
+	enum { KEPT = 11 };
+
+	top[-1] = (uint32_t)begin;
+	return top - 1 - KEPT;
 }

@@ -55,3 +55,15 @@ yk_port_exit:
 	halt
 	.long 0x4e7bf000
 7:	bra.s 7b
+
+	.global yk_port_switch
+yk_port_switch:
+	move.l 4(%sp), %a0
+	move.l 8(%sp), %a1
+	lea -44(%sp), %sp
+	movem.l %d2-%d7/%a2-%a6, (%sp)
+	move.l %sp, (%a0)
+	move.l %a1, %sp
+	movem.l (%sp), %d2-%d7/%a2-%a6
+	lea 44(%sp), %sp
+	rts

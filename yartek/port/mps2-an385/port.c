@@ -6,6 +6,7 @@
  * Alarm:  TIMER1.
  * Guard:  SysTick, only where a task asks for it.
  * Lines:  any interrupt number of the NVIC.
+ * Serial: UART1, 9600 baud.
  */
 #include "../../kernel/port.h"
 
@@ -26,6 +27,7 @@ enum { TIMER_RUNS = 1, TIMER_INTERRUPTS = 8 };
 #define UART_STATE WORD(0x40004004)
 #define UART_CONTROL WORD(0x40004008)
 #define UART_DIVIDER WORD(0x40004010)
+#define SERIAL(offset) WORD(0x40005000 + (offset))
 #define NVIC_ENABLE(n) WORD(0xe000e100 + (n) / 32 * 4)
 #define NVIC_DISABLE(n) WORD(0xe000e180 + (n) / 32 * 4)
 #define NVIC_PEND(n) WORD(0xe000e200 + (n) / 32 * 4)
@@ -35,6 +37,10 @@ enum { TIMER_RUNS = 1, TIMER_INTERRUPTS = 8 };
 #define SYSTICK_VALUE WORD(0xe000e018)
 #define SYSTICK_PRIORITY BYTE(0xe000ed23)
 #define VECTORS_AT WORD(0xe000ed08)
+
+/* Of UART1. STATE: full, of what is sent and of what has come. */
+enum { DATA = 0, STATE = 4, CONTROL = 8, INTERRUPT = 12, DIVIDER = 16, FULL_OUT = 1, FULL_IN = 2 };
+enum { SERIAL_OUT = 1, SERIAL_IN = 2, CAME_IRQ = 2, SENT_IRQ = 3 };
 
 enum { CLOCK_IRQ = 8, ALARM_IRQ = 9, IRQS = 32, EXCEPTIONS = 16 };
 /* The least number is the most urgent. Three bits count. */
@@ -177,4 +183,59 @@ bool yk_port_put(uint8_t byte)
 		return false;
 	UART_DATA = byte;
 	return true;
+}
+
+/* Both interrupts have one handler, so that masking its line masks both. */
+static void sent(void)
+{
+	SERIAL(INTERRUPT) = SERIAL_OUT;
+	yk_port_serial_ask();
+}
+
+void yk_port_serial_start(uint32_t line, void (*handler)(void))
+{
+	enum { EACH_INTERRUPTS = 4 };
+
+	yk_port_attach(line, CAME_IRQ, handler);
+	serve_irq(SENT_IRQ, LINES, sent);
+	SERIAL(DIVIDER) = 25000000 / 9600;
+	SERIAL(CONTROL) = (SERIAL_OUT | SERIAL_IN) * (1 + EACH_INTERRUPTS);
+}
+
+bool yk_port_serial_take(uint8_t *byte)
+{
+	SERIAL(INTERRUPT) = SERIAL_IN;
+	if (!(SERIAL(STATE) & FULL_IN))
+		return false;
+	*byte = (uint8_t)SERIAL(DATA);
+	return true;
+}
+
+bool yk_port_serial_has_room(void)
+{
+	return !(SERIAL(STATE) & FULL_OUT);
+}
+
+void yk_port_serial_give(uint8_t byte)
+{
+	SERIAL(DATA) = byte;
+}
+
+void yk_port_serial_rest(void)
+{
+}
+
+void yk_port_serial_ask(void)
+{
+	NVIC_PEND(CAME_IRQ) = bit(CAME_IRQ);
+}
+
+/* As yk_port_switch() keeps them: the last is where it returns to. */
+void *yk_port_stack_for(uint32_t *top, void (*begin)(void))
+{
+	enum { KEPT = 10, BOUNDARY = 8 };
+
+	top -= (uintptr_t)top % BOUNDARY / sizeof *top;
+	top[-1] = (uint32_t)begin;
+	return top - KEPT;
 }

@@ -74,3 +74,13 @@ yk_port_exit:
 	movs r0, #0x20
 	bkpt 0xab
 	b .
+
+	/* r3 keeps the stack on a boundary of 8. */
+	.thumb_func
+	.global yk_port_switch
+yk_port_switch:
+	push {r3-r11, lr}
+	mov r2, sp
+	str r2, [r0]
+	mov sp, r1
+	pop {r3-r11, pc}

@@ -6,6 +6,7 @@
  * Alarm:  the software interrupt. The timer's makes it pending, and handlers do.
  * Guard:  in the timer's interrupt, which comes each 50 ms at least.
  * Lines:  any source of the PLIC.
+ * Serial: a 16550 on the PCI bus, which board.toml puts there, 9600 baud.
  */
 #include "../../kernel/port.h"
 
@@ -19,7 +20,14 @@
 #define PLIC_CLAIM WORD(0x0c200004)
 #define UART(offset) (*(volatile uint8_t *)(0x10000000 + (offset)))
 
-enum { LOW, HIGH, DATA = 0, STATUS = 5, HAS_ROOM = 0x20 };
+#define PCI(offset) WORD(0x30008000 + (offset))
+#define SERIAL(offset) (*(volatile uint8_t *)(0x03001000 + (offset)))
+
+enum { LOW, HIGH, DATA = 0, STATUS = 5, HAS_COME = 1, HAS_ROOM = 0x20 };
+/* Of the 16550, too. */
+enum { INTERRUPTS = 1, MODE = 3, FOR_BYTES = 1, FOR_ROOM = 2 };
+/* The bus has four interrupts, 32 and those after it. The device has the first of slot 1. */
+enum { SERIAL_SOURCE = 32 + 1 };
 /* The alarm is set in pieces of so many ticks; the guard looks so often. */
 enum { FARTHEST = 500000, SOURCES = 96 };
 
@@ -139,6 +147,73 @@ bool yk_port_put(uint8_t byte)
 		return false;
 	UART(DATA) = byte;
 	return true;
+}
+
+static void (*serial_handler)(void);
+
+/* Where a byte has come meanwhile, QEMU's PLIC needs an edge to tell it. */
+static void serial_interrupts(void)
+{
+	uint8_t interrupts;
+
+	serial_handler();
+	interrupts = SERIAL(INTERRUPTS);
+	SERIAL(INTERRUPTS) = 0;
+	SERIAL(INTERRUPTS) = interrupts;
+}
+
+void yk_port_serial_start(uint32_t line, void (*handler)(void))
+{
+	enum { COMMAND = 4, FIRST_PLACE = 16, AT = 0x1000, HEARS_PORTS = 1 };
+	enum { EIGHT_BITS = 3, SETS_DIVIDER = 0x80, BY = 115200 / 9600 };
+
+	PCI(FIRST_PLACE) = AT;
+	PCI(COMMAND) = HEARS_PORTS;
+	serial_handler = handler;
+	yk_port_attach(line, SERIAL_SOURCE, serial_interrupts);
+	SERIAL(MODE) = SETS_DIVIDER;
+	SERIAL(DATA) = BY;
+	SERIAL(INTERRUPTS) = 0;
+	SERIAL(MODE) = EIGHT_BITS;
+	SERIAL(INTERRUPTS) = FOR_BYTES;
+}
+
+bool yk_port_serial_take(uint8_t *byte)
+{
+	if (!(SERIAL(STATUS) & HAS_COME))
+		return false;
+	*byte = SERIAL(DATA);
+	return true;
+}
+
+bool yk_port_serial_has_room(void)
+{
+	return SERIAL(STATUS) & HAS_ROOM;
+}
+
+void yk_port_serial_give(uint8_t byte)
+{
+	SERIAL(DATA) = byte;
+}
+
+void yk_port_serial_rest(void)
+{
+	SERIAL(INTERRUPTS) = FOR_BYTES;
+}
+
+void yk_port_serial_ask(void)
+{
+	SERIAL(INTERRUPTS) = FOR_BYTES | FOR_ROOM;
+}
+
+/* As yk_port_switch() keeps them: the second word is where it returns to. */
+void *yk_port_stack_for(uint32_t *top, void (*begin)(void))
+{
+	enum { KEPT = 28, BOUNDARY = 16 };
+
+	top -= (uintptr_t)top % BOUNDARY / sizeof *top + KEPT;
+	top[1] = (uint32_t)begin;
+	return top;
 }
 
 _Noreturn void yk_port_exit(int code)

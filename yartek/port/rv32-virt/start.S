@@ -92,3 +92,18 @@ yk_port_sleep:
 yk_port_slept:
 	sw zero, 0(t0)
 	ret
+
+	.macro kept, verb
+	.irp n, 1, 8, 9, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27
+	\verb x\n, \n * 4(sp)
+	.endr
+	.endm
+	.global yk_port_switch
+yk_port_switch:
+	addi sp, sp, -112
+	kept sw
+	sw sp, 0(a0)
+	mv sp, a1
+	kept lw
+	addi sp, sp, 112
+	ret

@@ -5,7 +5,7 @@ use crate::analyze::files::TaskFile;
 use crate::exit::{BAD_FILE, BAD_GUEST, NO_TOOL, NOT_ON_BOARD, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::{Arrival, Task, TimeBase, Workload};
-use asmp_yartek::{Application, Board, Ending, Partial, Table, ToolError, Trace};
+use asmp_yartek::{Application, Board, Ending, Partial, Serial, Table, ToolError, Trace};
 use std::path::Path;
 use std::time::Duration;
 
@@ -92,9 +92,28 @@ pub struct Guest {
 
 /// Runs an image until so many ticks after its epoch. Its table has so many tasks.
 pub fn run(image: &Path, board: &Board, until_ticks: u64, tasks: usize) -> Result<Guest> {
+    run_connected(image, board, until_ticks, tasks, Serial::Nowhere)
+}
+
+/// The same, with a serial line that ends somewhere.
+pub fn run_connected(
+    image: &Path,
+    board: &Board,
+    until_ticks: u64,
+    tasks: usize,
+    serial: Serial,
+) -> Result<Guest> {
     let time = Duration::from_nanos(board.rate().ns_up(until_ticks).unwrap_or(u64::MAX));
     let wall = time.saturating_mul(SLOWER).max(WALL_AT_LEAST);
-    let output = asmp_yartek::run(&board.machine(), image, until_ticks, wall);
+    let machine = board.machine();
+    let output = asmp_yartek::run_connected(
+        &machine,
+        image,
+        until_ticks,
+        wall,
+        serial,
+        &mut |terminal| eprintln!("serial line: {}", terminal.display()),
+    );
     let output = output.map_err(|error| of_tool(&error))?;
     let trace = Trace::of(&output.console, tasks);
     let trouble = trouble(&trace, output.ending, wall);
@@ -105,6 +124,7 @@ fn trouble(trace: &Trace, ending: Ending, wall: Duration) -> Option<String> {
     if let Some(fault) = &trace.fault {
         let what = match &*fault.why {
             "trap" => format!("the processor refused the instruction at {:#x}", fault.address),
+            "stack" => format!("a thread has overflowed its stack, at {:#x}", fault.address),
             "too-long" => "a job held the CPU for longer than its `most`".to_owned(),
             "not-begun" => "a deadline was over, and its job had not begun".to_owned(),
             "not-ended" => "a deadline was over, and its job had not ended".to_owned(),

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! What the background has, on the boards: threads, the serial line, the shell.
+
+mod board;
+
+use asmp_analysis::Task;
+use asmp_analysis::file::{from_toml, no_measurement};
+use asmp_yartek::{Application, Ending, Output, Serial, Table, run_connected};
+use board::{Board, Line, c_file, each};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn number(output: &Output, name: &str) -> u64 {
+    let mut lines = output.console.lines().filter_map(|line| line.strip_prefix(name));
+    let number = lines.next().and_then(|rest| rest.trim().parse().ok());
+    number.unwrap_or_else(|| panic!("no number {name} in {}", output.console))
+}
+
+#[test]
+fn threads_wait_sleep_end_and_overflow_while_jobs_interrupt_them() {
+    each(|board| {
+        let table = board.table(&[("yk_spin", Task::new("a", 100, 960), "YK_FINISH")], &[]);
+        let (sleep, files) = (board.ticks(2000), [c_file("threads.c")]);
+        let words = format!("-DSLEEP={sleep}");
+        let output = board.run_with(&[&words], Application::Files(&files), &table, 0);
+        assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+        for (name, expected) in [
+            ("stack", 1),
+            ("turns while suspended", 0),
+            ("has turns again", 1),
+            ("killed", 1),
+            ("turns after the kill", 0),
+            ("killed twice", 0),
+            ("begun anew", 1),
+            ("begun twice", 0),
+            ("turns anew", 1),
+            ("sum", 1000 * 1001 / 2),
+            ("waits in vain", 0),
+            ("unused", 1),
+            ("unused after the overflow", 0),
+            ("missed", 0),
+        ] {
+            let name = format!("{name} ");
+            assert_eq!(number(&output, &name), expected, "{}: {name}", board.name());
+        }
+        for never in ["after the exit", "after the overflow 1"] {
+            assert!(!output.console.lines().any(|line| line.starts_with(never)), "{never}");
+        }
+        let slept = number(&output, "slept ");
+        assert!((20 * sleep..22 * sleep).contains(&slept), "{}: {slept} ticks", board.name());
+        assert!(number(&output, "jobs ") > 30);
+    });
+}
+
+/// A port of this machine that is free.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// QEMU's end of the line, once it is there.
+fn connect(port: u16) -> TcpStream {
+    let begun = Instant::now();
+    loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => {
+                stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+                return stream;
+            }
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Runs an image while `talk` has the other end of its serial line.
+fn run_with(
+    board: &Board,
+    files: &[PathBuf],
+    table: &str,
+    talk: impl FnOnce(&mut TcpStream) + Send,
+) -> Output {
+    let mut output = None;
+    let mut talk = Some(talk);
+    let built = board.build(&[], Application::Files(files), table, &mut |image| {
+        let port = free_port();
+        let talk = talk.take().expect("it is called once");
+        thread::scope(|scope| {
+            let talks = scope.spawn(move || talk(&mut connect(port)));
+            let machine = board.0.machine();
+            let serial = Serial::Tcp(port);
+            let ran = run_connected(&machine, image, 0, 2 * PATIENCE, serial, &mut |_| {});
+            output = Some(ran.expect("a run"));
+            talks.join().expect("a talk");
+        });
+    });
+    built.expect("an image");
+    output.expect("an image that was run")
+}
+
+#[test]
+fn no_byte_of_the_serial_line_is_lost_in_either_direction() {
+    const BYTES: usize = 10_000;
+    each(|board| {
+        let lines = [Line { service: "serve", most: 4 }];
+        let table = board.table(&[("yk_spin", Task::new("a", 300, 1000), "YK_FINISH")], &lines);
+        let sent: Vec<u8> = (0..BYTES).map(|n| (n * 7 % 113) as u8).collect();
+        let output = run_with(board, &[c_file("echo.c")], &table, |line| {
+            let mut came = vec![0; BYTES];
+            let mut at = 0;
+            // Pieces of all lengths, none longer than there is room for.
+            for length in (1..).map(|n| 1 + n * 37 % 400) {
+                let piece = &sent[at..BYTES.min(at + length)];
+                if piece.is_empty() {
+                    break;
+                }
+                line.write_all(piece).expect("sent");
+                line.read_exact(&mut came[at..at + piece.len()]).expect("sent back");
+                at += piece.len();
+            }
+            assert!(came == sent, "{}", board.name());
+            line.write_all(b"q").expect("sent");
+        });
+        assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+        println!("{}: {}", board.name(), output.console.replace('\n', " "));
+        assert_eq!(number(&output, "lost "), 0);
+        assert_eq!(number(&output, "unserved "), 0);
+        assert!(number(&output, "raised ") > BYTES as u64 && number(&output, "jobs ") > 10);
+    });
+}
+
+fn shell() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek/app/shell")
+}
+
+/// What the shell prints until it asks again.
+fn answer(line: &mut TcpStream, command: &str) -> String {
+    line.write_all(command.as_bytes()).expect("sent");
+    line.write_all(b"\r").expect("sent");
+    let mut came = Vec::new();
+    while !came.ends_with(b"> ") {
+        let mut byte = [0];
+        line.read_exact(&mut byte).expect("an answer");
+        came.push(byte[0]);
+    }
+    let text = String::from_utf8(came).expect("ASCII").replace('\r', "");
+    let text = text.strip_suffix("> ").expect("it asks again");
+    // It sends back what is typed.
+    text.split_once('\n').map_or("", |(_, answer)| answer).to_owned()
+}
+
+#[test]
+fn an_unprepared_person_finds_the_way_in_the_shell() {
+    let toml = std::fs::read_to_string(shell().join("shell.toml")).expect("the task set");
+    let workload = from_toml(&toml, &no_measurement).expect("a task set");
+    each(|board| {
+        let table = Table::of(&workload, board.0.rate()).expect("a table").source(None);
+        let output = run_with(board, &[shell().join("main.c")], &table, |line| {
+            // Its first question came before we were there, or comes now.
+            line.write_all(b"\x03").expect("sent");
+            let mut has_come = Vec::new();
+            while !has_come.ends_with(b"^C\r\n> ") {
+                let mut byte = [0];
+                line.read_exact(&mut byte).expect("a question");
+                has_come.push(byte[0]);
+            }
+            let mut ask = |command: &str| answer(line, command);
+            assert_eq!(ask("what"), "what: no such command: help lists them\n");
+            let help = ask("help");
+            for word in ["help", "stat", "ps", "mem", "ls", "cat", "exec", "kill", "note", "spin"] {
+                assert!(help.contains(word), "{word} in {help}");
+            }
+            assert_eq!(ask("ls"), "");
+            assert!(ask("cat log").starts_with("no such file"));
+            assert_eq!(ask("exec"), "usage: exec PROGRAM\n");
+            assert_eq!(ask("exec it"), "no such program: help lists them\n");
+            assert_eq!((ask("exec note"), ask("exec note")), (String::new(), String::new()));
+            let files = ask("ls");
+            assert_eq!(files.split_whitespace().collect::<Vec<_>>(), ["log", "24"]);
+            assert_eq!(ask("cat log"), "all is well\nall is well\n");
+            assert_eq!((ask("exec spin"), ask("exec spin")), (String::new(), String::new()));
+            assert!(ask("exec spin").starts_with("no place is free"));
+            assert_eq!(ask("ps").lines().filter(|line| line.starts_with("spin")).count(), 2);
+            assert_eq!(ask("kill spin"), "");
+            assert_eq!(ask("ps").lines().filter(|line| line.starts_with("spin")).count(), 1);
+            assert!(ask("kill note").starts_with("no such program runs"));
+            // Backspace, and a line that is too long.
+            assert!(ask("mex\x08m").contains("960 bytes"));
+            assert_eq!(ask(&"x".repeat(80)), "too long a line\n");
+            let stat = ask("stat");
+            let of = |name: &str| {
+                let row = stat.lines().find(|line| line.starts_with(name));
+                let row = row.unwrap_or_else(|| panic!("no {name} in {stat}"));
+                row.split_whitespace().nth(1).and_then(|word| word.parse::<u64>().ok())
+            };
+            assert!(of("serial") > Some(300), "{stat}");
+            assert!(of("steer").is_some() && of("look").is_some());
+            line.write_all(b"exec end\r").expect("sent");
+        });
+        assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+    });
+}

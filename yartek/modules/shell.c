@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+#include "shell.h"
+
+#include "serial.h"
+
+#include <stddef.h>
+
+enum { LINE = 64, WORDS = 2, COLUMN = 10 };
+
+/* Of the table that asmp has made, in the order of the task file. Other tables may lack them. */
+extern const char *const yk_task_names[] __attribute__((weak));
+extern const char *const yk_line_names[] __attribute__((weak));
+
+static bool has_room(void *none)
+{
+	(void)none;
+	return yk_serial_room();
+}
+
+static bool has_come(void *none)
+{
+	(void)none;
+	return yk_serial_length();
+}
+
+void yk_shell_byte(char byte)
+{
+	while (!yk_serial_put((uint8_t)byte))
+		yk_thread_wait(has_room, NULL);
+}
+
+void yk_shell_text(const char *text)
+{
+	while (*text)
+		yk_shell_byte(*text++);
+}
+
+/* Digits at the end of `room`. */
+static const char *digits(uint32_t number, char room[COLUMN + 1])
+{
+	char *at = room + COLUMN;
+
+	*at = '\0';
+	do {
+		*--at = (char)('0' + number % 10);
+		number /= 10;
+	} while (number);
+	return at;
+}
+
+void yk_shell_decimal(uint32_t number)
+{
+	char room[COLUMN + 1];
+
+	yk_shell_text(digits(number, room));
+}
+
+static uint32_t length(const char *text)
+{
+	uint32_t n = 0;
+
+	while (text[n])
+		n++;
+	return n;
+}
+
+static void blanks(uint32_t count)
+{
+	while (count--)
+		yk_shell_byte(' ');
+}
+
+/* In a column, to the left and to the right. */
+static void left(const char *text, uint32_t width)
+{
+	uint32_t is = length(text);
+
+	yk_shell_text(text);
+	blanks(is < width ? width - is : 1);
+}
+
+static void right(const char *text)
+{
+	uint32_t is = length(text);
+
+	blanks(is < COLUMN ? COLUMN - is : 1);
+	yk_shell_text(text);
+}
+
+static void number(uint32_t number)
+{
+	char room[COLUMN + 1];
+
+	right(digits(number, room));
+}
+
+/* More than it can show is `long`. */
+static void ticks(yk_ticks ticks)
+{
+	if (ticks >> 32)
+		right("long");
+	else
+		number((uint32_t)ticks);
+}
+
+static void end(void)
+{
+	yk_shell_text("\r\n");
+}
+
+static bool is_same(const char *a, const char *b)
+{
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	return *a == *b;
+}
+
+/* The name, or the number where there are no names. */
+static void name_of(const char *const *names, uint32_t n)
+{
+	char room[COLUMN + 1];
+
+	left(names ? names[n] : digits(n, room), 20);
+}
+
+static void headings(const char *of, const char *const *headings)
+{
+	left(of, 20);
+	while (*headings)
+		right(*headings++);
+	end();
+}
+
+static void stat(const struct yk_shell *shell, const char *unused)
+{
+	static const char *const of_tasks[] = { "ended",    "missed",   "skipped", "over",
+						"lateness", "response", "run",     NULL };
+	static const char *const of_lines[] = { "raised", "served", "masked", NULL };
+
+	(void)shell;
+	(void)unused;
+	headings("task", of_tasks);
+	for (uint32_t n = 0; n < yk_table.tasks_count; n++) {
+		/* A job may end meanwhile: each number is one that was true. */
+		const struct yk_stats *stats = yk_stats(n);
+
+		name_of(yk_task_names, n);
+		number(stats->ended);
+		number(stats->missed);
+		number(stats->skipped);
+		number(stats->over_budget);
+		ticks(stats->lateness);
+		ticks(stats->response);
+		ticks(stats->run);
+		end();
+	}
+	if (!yk_table.lines_count)
+		return;
+	headings("line", of_lines);
+	for (uint32_t n = 0; n < yk_table.lines_count; n++) {
+		const struct yk_line *line = &yk_table.lines[n];
+
+		name_of(yk_line_names, n);
+		number(line->raised);
+		number(line->served);
+		number(line->masked);
+		end();
+	}
+}
+
+static void ps(const struct yk_shell *shell, const char *unused)
+{
+	static const char *const states[] = { "ended", "ready", "waits", "sleeps" };
+	static const char *const columns[] = { "state", "stack", "unused", NULL };
+
+	(void)shell;
+	(void)unused;
+	headings("thread", columns);
+	for (const struct yk_thread *thread = yk_threads(); thread; thread = thread->next) {
+		left(thread->name, 20);
+		right(thread->is_suspended ? "suspended" : states[thread->state]);
+		number(thread->words);
+		number(yk_thread_unused(thread));
+		end();
+	}
+}
+
+static void mem(const struct yk_shell *shell, const char *unused)
+{
+	(void)unused;
+	if (shell->heap) {
+		left("heap, largest block", 28);
+		number(yk_heap_largest(shell->heap));
+		yk_shell_text(" bytes\r\n");
+	}
+	if (shell->disk) {
+		left("RAM disk, free", 28);
+		number(yk_disk_free(shell->disk) * YK_DISK_BLOCK);
+		yk_shell_text(" bytes\r\n");
+	}
+	left("serial line, lost", 28);
+	number(yk_serial_lost());
+	yk_shell_text(" bytes\r\n");
+}
+
+static void ls(const struct yk_shell *shell, const char *unused)
+{
+	const struct yk_disk_file *file;
+	uint32_t at = 0;
+
+	(void)unused;
+	if (!shell->disk) {
+		yk_shell_text("no disk\r\n");
+		return;
+	}
+	while ((file = yk_disk_list(shell->disk, &at)) != NULL) {
+		left(file->name, 20);
+		number(file->length);
+		end();
+	}
+}
+
+static void cat(const struct yk_shell *shell, const char *name)
+{
+	uint32_t handle, done;
+	char byte;
+
+	if (!shell->disk || yk_disk_open(shell->disk, name, YK_DISK_OLD, &handle) != YK_DISK_OK) {
+		yk_shell_text("no such file, or too many are open: ls lists the files\r\n");
+		return;
+	}
+	while (yk_disk_read(shell->disk, handle, &byte, 1, &done) == YK_DISK_OK && done) {
+		if (byte == '\n')
+			yk_shell_byte('\r');
+		yk_shell_byte(byte);
+	}
+	yk_disk_close(shell->disk, handle);
+}
+
+static void exec(const struct yk_shell *shell, const char *name)
+{
+	const struct yk_program *program = shell->programs;
+	struct yk_place *place = shell->places;
+	uint32_t n = 0;
+
+	while (n < shell->programs_count && !is_same(program[n].name, name))
+		n++;
+	if (n == shell->programs_count) {
+		yk_shell_text("no such program: help lists them\r\n");
+		return;
+	}
+	program += n;
+	for (n = 0; n < shell->places_count; n++, place++)
+		if (yk_thread_begin(&place->thread, program->name, program->run, program->argument,
+				    place->stack, place->words))
+			return;
+	yk_shell_text("no place is free: kill a program, or let it end\r\n");
+}
+
+static void kill(const struct yk_shell *shell, const char *name)
+{
+	for (uint32_t n = 0; n < shell->places_count; n++) {
+		struct yk_thread *thread = &shell->places[n].thread;
+
+		if (thread->state != YK_THREAD_ENDED && is_same(thread->name, name)) {
+			yk_thread_kill(thread);
+			return;
+		}
+	}
+	yk_shell_text("no such program runs: ps lists them\r\n");
+}
+
+static void help(const struct yk_shell *shell, const char *unused);
+
+static const struct command {
+	const char *name;
+	/* Of what it needs. NULL: nothing. */
+	const char *needs;
+	const char *does;
+	void (*run)(const struct yk_shell *shell, const char *word);
+} commands[] = {
+	{ "help", NULL, "this list", help },
+	{ "stat", NULL, "jobs and interrupts so far, longest times in ticks", stat },
+	{ "ps", NULL, "threads; their stacks in words", ps },
+	{ "mem", NULL, "memory that is free", mem },
+	{ "ls", NULL, "files, and their bytes", ls },
+	{ "cat", "FILE", "print a file", cat },
+	{ "exec", "PROGRAM", "begin a program", exec },
+	{ "kill", "PROGRAM", "end a program that runs", kill },
+};
+enum { COMMANDS = sizeof commands / sizeof *commands };
+
+static void help(const struct yk_shell *shell, const char *unused)
+{
+	(void)unused;
+	for (uint32_t n = 0; n < COMMANDS; n++) {
+		left(commands[n].name, 5);
+		left(commands[n].needs ? commands[n].needs : "", 15);
+		yk_shell_text(commands[n].does);
+		end();
+	}
+	for (uint32_t n = 0; n < shell->programs_count; n++) {
+		left("exec", 5);
+		left(shell->programs[n].name, 15);
+		yk_shell_text(shell->programs[n].does);
+		end();
+	}
+}
+
+/* Cuts the line into words. Says how many there are, also if more than there is room for. */
+static uint32_t cut(char *line, char *words[WORDS])
+{
+	uint32_t count = 0;
+
+	while (*line) {
+		if (*line == ' ') {
+			*line++ = '\0';
+			continue;
+		}
+		if (count < WORDS)
+			words[count] = line;
+		count++;
+		while (*line && *line != ' ')
+			line++;
+	}
+	return count;
+}
+
+static void obey(const struct yk_shell *shell, char *line)
+{
+	char *words[WORDS];
+	uint32_t count = cut(line, words), n = 0;
+	const struct command *command = commands;
+
+	if (!count)
+		return;
+	while (n < COMMANDS && !is_same(command->name, words[0])) {
+		command++;
+		n++;
+	}
+	if (n == COMMANDS) {
+		yk_shell_text(words[0]);
+		yk_shell_text(": no such command: help lists them\r\n");
+	} else if (count != 1 + (command->needs != NULL)) {
+		yk_shell_text("usage: ");
+		left(command->name, 0);
+		yk_shell_text(command->needs ? command->needs : "");
+		end();
+	} else {
+		command->run(shell, count > 1 ? words[1] : NULL);
+	}
+}
+
+/* A line, as a person types it. `false`: it is too long, or was given up. */
+static bool read_line(char line[LINE])
+{
+	enum { BACKSPACE = 8, DELETE = 127, GIVE_UP = 3 };
+	uint32_t count = 0;
+	bool is_too_long = false;
+
+	for (;;) {
+		uint8_t byte;
+
+		while (!yk_serial_get(&byte))
+			yk_thread_wait(has_come, NULL);
+		if (byte == '\r' || byte == '\n') {
+			end();
+			line[count] = '\0';
+			if (is_too_long)
+				yk_shell_text("too long a line\r\n");
+			return !is_too_long;
+		}
+		if (byte == GIVE_UP) {
+			yk_shell_text("^C\r\n");
+			return false;
+		}
+		if ((byte == BACKSPACE || byte == DELETE) && count) {
+			count--;
+			yk_shell_text("\b \b");
+		} else if (byte >= ' ' && byte < DELETE) {
+			is_too_long |= count == LINE - 1;
+			if (is_too_long)
+				continue;
+			line[count++] = (char)byte;
+			yk_shell_byte((char)byte);
+		}
+	}
+}
+
+void yk_shell(void *argument)
+{
+	const struct yk_shell *shell = argument;
+	char line[LINE];
+
+	for (;;) {
+		yk_shell_text("> ");
+		if (read_line(line))
+			obey(shell, line);
+	}
+}
