@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! Lists the kernel's sources, and compiles some of them for this machine, so that tests call the very
-//! code of the boards.
+//! Lists the kernel's sources, and compiles its core, a module and the robot for this machine, so
+//! that tests call the very code of the boards.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -54,9 +54,11 @@ fn below(path: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
 #[cfg(feature = "core-c")]
 fn compile_core() {
     println!("cargo:rerun-if-env-changed=ASMP_CI");
+    let robot = ["sine", "world", "map", "tasks"];
     cc::Build::new()
         .file(format!("{KERNEL}/kernel/edf.c"))
         .file(format!("{KERNEL}/modules/link.c"))
+        .files(robot.map(|name| format!("{KERNEL}/app/robot/{name}.c")))
         .include(format!("{KERNEL}/include"))
         .std("c11")
         // Another compiler may know more warnings: that stops no user.

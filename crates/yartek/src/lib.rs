@@ -14,6 +14,7 @@ mod image;
 mod link;
 #[cfg(feature = "core-c")]
 mod link_c;
+mod map;
 mod proof;
 mod sources;
 mod table;
@@ -42,6 +43,8 @@ pub use link::{Counts, MAX_FRAME_BYTES, Receiver, Sender};
 /// A board's end of a link, on this machine.
 #[cfg(feature = "core-c")]
 pub use link_c::BoardLink;
+/// The map of the robot of the case study.
+pub use map::{Map, MapError, Wall, walls};
 /// Whether a set meets its deadlines on a board.
 pub use proof::{Proof, prove};
 /// A set as the kernel's table.

@@ -31,6 +31,11 @@ pub(crate) fn boards() -> impl Iterator<Item = &'static str> {
     FILES.iter().filter(|(path, _)| path.ends_with("/board.toml")).map(|(_, text)| *text)
 }
 
+/// The text of a file, by its path below `yartek`. Empty: there is none.
+pub(crate) fn text(path: &str) -> &'static str {
+    FILES.iter().find(|(of_file, _)| *of_file == path).map_or("", |(_, text)| text)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
