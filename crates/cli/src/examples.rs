@@ -162,7 +162,9 @@ Examples:
   asmp yartek run robot.toml --board mps2-an385 --for 2s
       Run two seconds of the board's time.
   asmp yartek run robot.toml --board mcf5208evb --trace robot.json --gantt robot.svg
-      Write what ran for Perfetto, and draw it.";
+      Write what ran for Perfetto, and draw it.
+  asmp yartek run yartek/app/shell --serial pty --for 5min
+      Run an application for five minutes, its serial line at a pseudoterminal.";
 
 pub const YARTEK_COMPARE: &str = "\
 Examples:
@@ -170,6 +172,13 @@ Examples:
       Compare twelve seconds of the board's time with the simulator.
   asmp yartek compare robot.toml --board mps2-an385 --json
       Print jobs, order, lateness and misses as JSON.";
+
+pub const YARTEK_MAP: &str = "\
+Examples:
+  asmp yartek map tcp:5555 -o map.svg
+      Draw the map of a robot that runs with --serial tcp:5555.
+  asmp yartek map printed.txt -o map.svg
+      Draw the last map that a robot has printed.";
 
 pub const YARTEK_BENCH: &str = "\
 Examples:

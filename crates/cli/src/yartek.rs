@@ -6,6 +6,7 @@ mod build;
 mod check;
 mod compare;
 mod guest;
+mod map;
 mod run;
 
 use crate::analyze::files::{TaskFile, tasks, wrong};
@@ -57,6 +58,11 @@ pub enum Yartek {
     /// RTAI. An instruction takes one cycle or more.
     #[command(after_long_help = examples::YARTEK_BENCH)]
     Bench(bench::Args),
+    /// Fetch the map of the robot of the case study, and draw it
+    ///
+    /// The robot is `yartek/app/robot` of the sources: six sonars in three simulated rooms.
+    #[command(after_long_help = examples::YARTEK_MAP)]
+    Map(map::Args),
 }
 
 pub fn yartek(action: &Yartek) -> Result<u8> {
@@ -66,6 +72,7 @@ pub fn yartek(action: &Yartek) -> Result<u8> {
         Yartek::Run(args) => run::run(args),
         Yartek::Compare(args) => compare::compare(args),
         Yartek::Bench(args) => bench::bench(args),
+        Yartek::Map(args) => map::map(args),
     }
 }
 

@@ -9,6 +9,7 @@ mod compare;
 #[cfg(feature = "core-c")]
 mod core_c;
 mod elf;
+mod fetch;
 mod footprint;
 mod image;
 mod link;
@@ -34,6 +35,8 @@ pub use compare::{Comparison, Expected, Lateness, Order, expect};
 pub use core_c::{Edf, Job, Late, Next, Stats, Task};
 /// What an image says of itself.
 pub use elf::{Elf, Sizes};
+/// Fetches the robot's map.
+pub use fetch::{FetchError, Fetched, Robot};
 /// What each source has of an image.
 pub use footprint::Part;
 /// Instructions that a board's program may not have.

@@ -51,8 +51,9 @@ pub enum Serial<'a> {
     Nowhere,
     /// At a pseudoterminal, to which a link is made there. Time does not pass faster than here.
     Terminal(&'a Path),
-    /// At a port of TCP, on this machine alone. Time does not pass faster than here.
-    Tcp(u16),
+    /// At a port of TCP, on this machine alone. Time does not pass faster than here, or as fast as
+    /// this machine allows.
+    Tcp { port: u16, is_fast: bool },
 }
 
 impl Serial<'_> {
@@ -66,7 +67,7 @@ impl Serial<'_> {
                 device.push(link.to_string_lossy().replace(',', ",,"));
                 device
             }
-            Self::Tcp(port) => {
+            Self::Tcp { port, .. } => {
                 format!("socket,id=serial,host=127.0.0.1,port={port},server=on,wait=off").into()
             }
         }
@@ -254,6 +255,9 @@ fn version(machine: &Machine, program: &str) -> Result<(), ToolError> {
     Err(ToolError::TooOld { program, found: found.to_owned(), package })
 }
 
+/// What QEMU says of a pseudoterminal, before the guest says anything.
+const TERMINAL: &str = "char device redirected to ";
+
 /// All that a program prints there, as it comes.
 fn reader(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
@@ -362,7 +366,8 @@ fn run_with(
     let (program, words) = machine.qemu.split_first().ok_or_else(no_image)?;
     version(machine, program)?;
     let mut command = Command::new(program);
-    let sleep = if serial == Serial::Nowhere { "off" } else { "on" };
+    let is_fast = matches!(serial, Serial::Nowhere | Serial::Tcp { is_fast: true, .. });
+    let sleep = if is_fast { "off" } else { "on" };
     command.args(words).args(["-icount", &format!("shift={},sleep={sleep}", pace.shift())]);
     command.args(["-display", "none", "-monitor", "none", "-serial", "stdio"]);
     command.arg("-chardev").arg(serial.device()).args(machine.serial);
@@ -380,7 +385,13 @@ fn run_with(
     }
     let console = reader(guest.0.stdout.take());
     let errors = reader(guest.0.stderr.take());
-    let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+    let text = |bytes: Vec<u8>| {
+        let text = String::from_utf8_lossy(&bytes);
+        match text.split_once('\n') {
+            Some((first, rest)) if first.starts_with(TERMINAL) => rest.to_owned(),
+            _ => text.into_owned(),
+        }
+    };
     let (bytes, is_over) = match console.recv_timeout(wall) {
         Ok(bytes) => {
             let is_over = bytes.len() as u64 == MOST_CONSOLE_BYTES;

@@ -3,9 +3,11 @@
 
 mod board;
 
-use asmp_analysis::Task;
 use asmp_analysis::file::{from_toml, no_measurement};
-use asmp_yartek::{Application, Ending, Output, Serial, Table, run_connected};
+use asmp_analysis::{Task, Workload};
+use asmp_yartek::{
+    Application, Ending, Map, Output, Robot, Serial, Table, Trace, run_connected,
+};
 use board::{Board, Line, c_file, each};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -78,11 +80,19 @@ fn connect(port: u16) -> TcpStream {
     }
 }
 
+/// Sends what ends the board. QEMU forgets bytes that wait if we leave before it.
+fn send_last(line: &mut TcpStream, bytes: &[u8]) {
+    line.write_all(bytes).expect("sent");
+    // It may end by a reset, too.
+    let _ = line.read_to_end(&mut Vec::new());
+}
+
 /// Runs an image while `talk` has the other end of its serial line.
 fn run_with(
     board: &Board,
     files: &[PathBuf],
     table: &str,
+    until_ticks: u64,
     talk: impl FnOnce(&mut TcpStream) + Send,
 ) -> Output {
     let mut output = None;
@@ -93,8 +103,10 @@ fn run_with(
         thread::scope(|scope| {
             let talks = scope.spawn(move || talk(&mut connect(port)));
             let machine = board.0.machine();
-            let serial = Serial::Tcp(port);
-            let ran = run_connected(&machine, image, 0, 2 * PATIENCE, serial, &mut |_| {});
+            // A board that ends by itself, at a time, need not wait for that.
+            let serial = Serial::Tcp { port, is_fast: until_ticks > 0 };
+            let wall = 2 * PATIENCE;
+            let ran = run_connected(&machine, image, until_ticks, wall, serial, &mut |_| {});
             output = Some(ran.expect("a run"));
             talks.join().expect("a talk");
         });
@@ -110,7 +122,7 @@ fn no_byte_of_the_serial_line_is_lost_in_either_direction() {
         let lines = [Line { service: "serve", most: 4 }];
         let table = board.table(&[("yk_spin", Task::new("a", 300, 1000), "YK_FINISH")], &lines);
         let sent: Vec<u8> = (0..BYTES).map(|n| (n * 7 % 113) as u8).collect();
-        let output = run_with(board, &[c_file("echo.c")], &table, |line| {
+        let output = run_with(board, &[c_file("echo.c")], &table, 0, |line| {
             let mut came = vec![0; BYTES];
             let mut at = 0;
             // Pieces of all lengths, none longer than there is room for.
@@ -124,7 +136,7 @@ fn no_byte_of_the_serial_line_is_lost_in_either_direction() {
                 at += piece.len();
             }
             assert!(came == sent, "{}", board.name());
-            line.write_all(b"q").expect("sent");
+            send_last(line, b"q");
         });
         assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
         println!("{}: {}", board.name(), output.console.replace('\n', " "));
@@ -134,8 +146,15 @@ fn no_byte_of_the_serial_line_is_lost_in_either_direction() {
     });
 }
 
-fn shell() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek/app/shell")
+/// A directory of `yartek/app`.
+fn app(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek/app").join(name)
+}
+
+fn workload(name: &str) -> Workload {
+    let path = app(name).join(format!("{name}.toml"));
+    let toml = std::fs::read_to_string(path).expect("a task set");
+    from_toml(&toml, &no_measurement).expect("a task set")
 }
 
 /// What the shell prints until it asks again.
@@ -156,11 +175,10 @@ fn answer(line: &mut TcpStream, command: &str) -> String {
 
 #[test]
 fn an_unprepared_person_finds_the_way_in_the_shell() {
-    let toml = std::fs::read_to_string(shell().join("shell.toml")).expect("the task set");
-    let workload = from_toml(&toml, &no_measurement).expect("a task set");
+    let workload = workload("shell");
     each(|board| {
         let table = Table::of(&workload, board.0.rate()).expect("a table").source(None);
-        let output = run_with(board, &[shell().join("main.c")], &table, |line| {
+        let output = run_with(board, &[app("shell").join("main.c")], &table, 0, |line| {
             // Its first question came before we were there, or comes now.
             line.write_all(b"\x03").expect("sent");
             let mut has_come = Vec::new();
@@ -200,8 +218,47 @@ fn an_unprepared_person_finds_the_way_in_the_shell() {
             };
             assert!(of("serial") > Some(300), "{stat}");
             assert!(of("steer").is_some() && of("look").is_some());
-            line.write_all(b"exec end\r").expect("sent");
+            send_last(line, b"exec end\r");
         });
         assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+    });
+}
+
+#[test]
+fn the_robot_sends_its_map_while_it_drives_and_misses_no_deadline() {
+    const SECONDS: u64 = 60;
+    let workload = workload("robot");
+    let sources = ["commands", "main", "map", "sine", "tasks", "world"];
+    let files = sources.map(|name| app("robot").join(format!("{name}.c")));
+    each(|board| {
+        let table = Table::of(&workload, board.0.rate()).expect("a table");
+        let tasks = workload.tasks.iter().zip(&table.tasks);
+        let tasks: Vec<Task> = tasks
+            .map(|(task, on_board)| {
+                let times = on_board.times;
+                Task::new(task.name.clone(), times.cost_ticks, times.period_ticks)
+                    .deadline(times.deadline_ticks)
+            })
+            .collect();
+        let (mut maps, mut cells) = (0, 0);
+        let until = board.ticks(SECONDS * 1_000_000);
+        let output = run_with(board, &files, &table.source(None), until, |line| {
+            let mut robot = Robot::at(&mut *line);
+            // Until it ends.
+            while let Ok(fetched) = robot.map() {
+                let map = Map::decode(&fetched.map).expect("a map");
+                (maps, cells) = (maps + 1, map.occupied_mm().count());
+                if maps % 5 == 0 && robot.clear().is_err() {
+                    break;
+                }
+            }
+        });
+        let trace = Trace::of(&output.console, tasks.len());
+        let jobs = trace.jobs.len() as u64;
+        println!("{}: {maps} maps, the last of {cells} cells, {jobs} jobs", board.name());
+        assert_eq!((trace.fault.as_ref(), trace.partial.as_ref()), (None, None));
+        assert_eq!((output.ending, trace.missed(&tasks)), (Ending::Exit(0), 0));
+        // 12 a period of half a second, but for the slower ones.
+        assert!(maps > 5 && jobs > SECONDS * 14, "{}: {maps} maps, {jobs} jobs", board.name());
     });
 }

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The robot on a board: prints its jobs, and each ten seconds its map, as a line `map HEX`. With
+ * The robot on a board: prints its jobs, and obeys commands.h on the serial line. Until a command
+ * comes it prints its map each ten seconds, as a line `map HEX`. With
  * ROBOT_LOG it prints all that the map is made of, too: `e EVENT A B C`, in hexadecimal.
  */
 #include "tasks.h"
 
+#include "commands.h"
 #include "console.h"
+#include "serial.h"
 #include "trace.h"
 
 #ifndef ROBOT_BEAM
@@ -102,11 +105,12 @@ bool yk_background(void)
 	yk_ticks now = yk_now(), since = now < yk_epoch() ? 0 : now - yk_epoch();
 
 	tell_events();
+	commands_serve();
 	if (is_asked && robot_is_done()) {
 		is_asked = false;
 		tell_map();
 	}
-	if (!is_asked && since - asked_at >= MAPS_APART * (uint32_t)yk_table.task_defs[0].period) {
+	if (!is_asked && !commands_came() && since - asked_at >= MAPS_APART * (uint32_t)yk_table.task_defs[0].period) {
 		asked_at = since;
 		robot_compute();
 		is_asked = true;
@@ -126,6 +130,9 @@ void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)
 
 int main(void)
 {
+	enum { SERIAL_LINE = 0 };
+
 	robot_begin(ROBOT_BEAM);
+	yk_serial_begin(SERIAL_LINE);
 	yk_run();
 }

@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let serial = match args.serial {
         None => Serial::Nowhere,
         Some(Line::Terminal) => Serial::Terminal(&link),
-        Some(Line::Tcp(port)) => Serial::Tcp(port),
+        Some(Line::Tcp(port)) => Serial::Tcp { port, is_fast: false },
     };
     let mut guest = guest::run_connected(&image, &board, until_ticks, count, serial)?;
     let trace = &mut guest.trace;

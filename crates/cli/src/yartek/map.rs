@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0 OR MIT
+//! `asmp yartek map`: fetches the robot's map, and draws it.
+
+use crate::analyze::files::{separate, write, wrong};
+use crate::exit::{BAD_GUEST, failure};
+use anyhow::Result;
+use asmp_yartek::{Map, Robot, walls};
+use std::fs;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where the map is: the serial line of a robot that runs, or what one has printed
+    ///
+    /// `tcp:PORT` is the line of `asmp yartek run --serial tcp:PORT`. A file has what `asmp yartek
+    /// run` printed: its last map is drawn. Example: asmp yartek map tcp:5555 -o map.svg
+    #[arg(value_name = "tcp:PORT|FILE")]
+    from: PathBuf,
+    /// Write the drawing, an SVG
+    ///
+    /// On the left the rooms, on the right the map. If it cannot be written, the old file stays as
+    /// it was. Example: -o map.svg
+    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    output: PathBuf,
+    /// Empty the robot's map afterwards
+    ///
+    /// Example: --clear
+    #[arg(long)]
+    clear: bool,
+}
+
+/// A robot on a busy machine answers within.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+pub fn map(args: &Args) -> Result<u8> {
+    let from = args.from.to_string_lossy();
+    let port = from.strip_prefix("tcp:").map(str::parse::<u16>);
+    let (bytes, how) = match port {
+        Some(Ok(port)) if port != 0 => fetched(port, args.clear)?,
+        Some(_) => {
+            let what = "is no port: give tcp: and a number from 1 to 65535";
+            return Err(wrong(&args.from, what));
+        }
+        None => {
+            separate(std::slice::from_ref(&args.from), &[("-o", Some(args.output.as_path()))])?;
+            (printed(&args.from)?, String::new())
+        }
+    };
+    let map = Map::decode(&bytes).map_err(|error| wrong(&args.from, &error.to_string()))?;
+    write(&args.output, &map.svg(&walls(), "The robot's map"))?;
+    let occupied = map.occupied_mm().count();
+    let (columns, rows, count) = (map.columns, map.rows, bytes.len());
+    let output = args.output.display();
+    println!("{output}: {occupied} of {columns} x {rows} cells, {count} bytes{how}");
+    Ok(0)
+}
+
+/// From a robot that runs, and how it came.
+fn fetched(port: u16, clears: bool) -> Result<(Vec<u8>, String)> {
+    let line = TcpStream::connect(("127.0.0.1", port)).map_err(|error| {
+        let cure = format!("start a robot with asmp yartek run DIR --serial tcp:{port}");
+        failure(BAD_GUEST, format!("tcp:{port}: {error}: {cure}"))
+    })?;
+    let failed = |what: &dyn std::fmt::Display| failure(BAD_GUEST, format!("tcp:{port}: {what}"));
+    line.set_read_timeout(Some(ANSWER_WITHIN)).map_err(|error| failed(&error))?;
+    let mut robot = Robot::at(line);
+    let fetched = robot.map().map_err(|error| failed(&error))?;
+    if clears {
+        robot.clear().map_err(|error| failed(&error))?;
+    }
+    let how = format!("; frames: {}, asked for again: {}", fetched.pieces, fetched.repeated);
+    Ok((fetched.map, how))
+}
+
+/// The last map that a robot has printed.
+fn printed(path: &Path) -> Result<Vec<u8>> {
+    let text = fs::read(path).map_err(|error| wrong(path, &error.to_string()))?;
+    let text = String::from_utf8_lossy(&text);
+    let last = text.lines().filter_map(|line| line.strip_prefix("map ")).next_back();
+    let digits = last.ok_or_else(|| {
+        wrong(path, "has no map: a robot prints one each ten seconds, until a command comes")
+    })?;
+    let pairs = digits.as_bytes().chunks(2);
+    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
+    bytes.collect::<Option<_>>().ok_or_else(|| wrong(path, "has a map that is not hexadecimal"))
+}
