@@ -164,7 +164,9 @@ Examples:
   asmp yartek run robot.toml --board mcf5208evb --trace robot.json --gantt robot.svg
       Write what ran for Perfetto, and draw it.
   asmp yartek run yartek/app/shell --serial pty --for 5min
-      Run an application for five minutes, its serial line at a pseudoterminal.";
+      Run an application for five minutes, its serial line at a pseudoterminal.
+  asmp yartek run motor --for 1s
+      Run a project: its task set with its application.";
 
 pub const YARTEK_COMPARE: &str = "\
 Examples:
@@ -388,6 +390,8 @@ pub const YARTEK_CHECK: &str = "\
 Examples:
   asmp yartek check robot.toml --board mcf5208evb
       Prove the set on this board.
+  asmp yartek check motor
+      Prove the set of a project, on the board that its file names.
   asmp yartek check robot.toml --json
       The same as JSON, on the board that the file names.";
 
@@ -395,6 +399,8 @@ pub const YARTEK_BUILD: &str = "\
 Examples:
   asmp yartek build robot.toml --board mcf5208evb -o robot.elf
       Tasks without entry spin for their cost, so that any file runs.
+  asmp yartek build motor
+      Make the image of a project, motor/motor.elf.
   asmp yartek build robot.toml --app main.c --app sonar.c -o robot.elf
       With the functions that the file names as entries.
   asmp yartek build robot.toml --board mps2-an385 --table table.c

@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod guest;
 mod map;
+mod project;
 mod run;
 
 use crate::analyze::files::{TaskFile, tasks, wrong};

@@ -245,8 +245,6 @@ fn a_board_is_named_by_the_option_or_the_file_and_must_be_known() {
         assert!(said.contains(says), "{said}");
     }
     assert_eq!(code(&asmp(&["yartek", "check", &path, "--board", "mps2-an385"])), 0);
-    let nothing = asmp(&["yartek", "build", "robot.toml", "--board", "mps2-an385"]);
-    assert_eq!(code(&nothing), 2, "neither image nor table");
     let same = ["yartek", "build", &path, "--board", "mps2-an385", "--table", &path];
     assert_eq!(refused(&same).0, 2, "it would replace the set");
 }
@@ -283,6 +281,10 @@ fn entries_need_the_files_that_have_them() {
     let (exit, said) = refused(&["yartek", "build", &path, "-o", out]);
     assert_eq!(exit, 2);
     assert!(said.contains("a has the entry go: name the file that has it"), "{said}");
+    assert!(said.contains("or give the directory that has both"), "{said}");
+    let table = ["--table", out, "--app", "main.c"];
+    let (exit, said) = refused(&[&["yartek", "build", &path][..], &table].concat());
+    assert!(exit == 2 && said.contains("--app goes into an image: give -o FILE, too"), "{said}");
     if !is_there("arm-none-eabi-gcc") {
         return;
     }
@@ -299,6 +301,84 @@ fn entries_need_the_files_that_have_them() {
     std::fs::write(&app, format!("{main}{go}")).expect("written");
     assert_eq!(code(&asmp(&words)), 0);
     assert!(image.exists());
+}
+
+/// What is in a directory.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
+    let mut names: Vec<String> =
+        entries.map(|entry| name(entry).into_string().expect("words")).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn without_a_name_the_image_is_beside_the_task_set_and_has_its_name() {
+    if !is_there("arm-none-eabi-gcc") {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = file(dir.path(), TASK);
+    let output = asmp(&["yartek", "build", &path, "--board", "mps2-an385"]);
+    assert_eq!(code(&output), 0, "{output:?}");
+    let image = path.replace(".toml", ".elf");
+    assert!(text(&output).starts_with(&format!("{image}: 1 tasks for mps2-an385")), "{output:?}");
+    assert_eq!(names(dir.path()), ["set.elf", "set.toml"]);
+    std::fs::remove_file(image).expect("an image");
+    let table = dir.path().join("table.c");
+    let words = ["yartek", "build", &path, "--board", "mps2-an385", "--table"];
+    assert_eq!(code(&asmp(&[&words[..], &[table.to_str().expect("a path")]].concat())), 0);
+    assert_eq!(names(dir.path()), ["set.toml", "table.c"], "the table alone");
+}
+
+#[test]
+fn a_directory_stands_for_its_task_set_and_its_application() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = dir.path().to_str().expect("a path");
+    let verbs = ["check", "build", "compare"];
+    for verb in verbs {
+        let (exit, said) = refused(&["yartek", verb, at]);
+        assert!(exit == 40 && said.contains("has 0 task sets, *.toml: name one"), "{said}");
+    }
+    let path = file(dir.path(), &format!("{TASK}entry = 'go'\n[board]\nname = 'mps2-an385'\n"));
+    // As editors write beside what they edit.
+    std::fs::write(dir.path().join(".set.toml"), "").expect("written");
+    std::os::unix::fs::symlink("away", dir.path().join(".#main.c")).expect("a link");
+    // No line of C is needed to prove a set, nor to compare it.
+    let checked = asmp(&["yartek", "check", at]);
+    assert_eq!((code(&checked), &checked.stdout), (0, &asmp(&["yartek", "check", &path]).stdout));
+    let (exit, said) = refused(&["yartek", "build", at]);
+    assert!(exit == 40 && said.contains("has no application, *.c: name its task set"), "{said}");
+    assert_eq!(names(dir.path()), [".#main.c", ".set.toml", "set.toml"]);
+    if !is_there("arm-none-eabi-gcc") || !is_there("qemu-system-arm") {
+        return;
+    }
+    let of_file = asmp(&["yartek", "compare", &path, "--for", "95ms"]);
+    let compared = asmp(&["yartek", "compare", at, "--for", "95ms"]);
+    assert_eq!((code(&compared), &compared.stdout), (0, &of_file.stdout), "{compared:?}");
+    // The application is in two files, and one more is named.
+    let write = |name: &str, text: &str| {
+        std::fs::write(dir.path().join(name), format!("#include \"yartek.h\"\n{text}"))
+            .expect("written");
+    };
+    write("main.c", "int main(void) { yk_run(); }\n");
+    write("go.c", "void go(const struct yk_job *job) { (void)job; }\n");
+    let more = tempfile::tempdir().expect("a directory");
+    let fault = more.path().join("fault.c");
+    let fault_text = "#include \"yartek.h\"\nvoid yk_fault(enum yk_why why, const struct yk_job \
+                      *job, uintptr_t at)\n{ (void)why; (void)job; (void)at; for (;;) ; }\n";
+    std::fs::write(&fault, fault_text).expect("written");
+    let build = ["yartek", "build", at];
+    let (exit, said) = refused(&build);
+    assert!(exit == 62 && said.contains("undefined reference to `yk_fault'"), "{said}");
+    let built = asmp(&[&build[..], &["--app", fault.to_str().expect("a path")]].concat());
+    assert_eq!(code(&built), 0, "{built:?}");
+    assert_eq!(
+        names(dir.path()),
+        [".#main.c", ".set.toml", "go.c", "main.c", "set.elf", "set.toml"]
+    );
+    assert!(text(&built).contains(&dir.path().join("set.elf").display().to_string()), "{built:?}");
 }
 
 #[test]

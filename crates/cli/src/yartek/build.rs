@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `asmp yartek build FILE`: the table of a proved set, and an image with it.
+//! `asmp yartek build`: the table of a proved set, and an image with it.
 
 use super::guest::of_tool;
+use super::project::Project;
 use super::{board_help, on_board};
 use crate::analyze::files::{separate, write};
 use crate::exit::{NOT_PROVED, USAGE, failure};
@@ -11,32 +12,34 @@ use asmp_yartek::{Application, Part};
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("outputs").required(true).multiple(true)
-    .args(["image", "table"]))]
 pub struct Args {
-    /// Task set in TOML, or in CSV if the name ends in .csv
+    /// Task set in TOML or CSV, or a directory
     ///
-    /// `asmp help analysis` describes the file. Example: asmp yartek build robot.toml -o robot.elf
-    #[arg(value_name = "tasks.toml")]
+    /// `asmp help analysis` describes the file. A directory has one task set, *.toml, and the
+    /// application, *.c. Example: asmp yartek build robot.toml --board mcf5208evb
+    #[arg(value_name = "tasks.toml|DIR")]
     file: PathBuf,
     /// The board [default: the one that the file names]
     #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names"))]
     board: Option<String>,
-    /// Write the image, for QEMU's -kernel
+    /// Write the image, for QEMU's -kernel [default: beside the task set]
     ///
-    /// It needs the compiler of the board. Example: -o robot.elf
+    /// It needs the compiler of the board. Without -o and --table, the image of robot.toml is
+    /// robot.elf in the same directory. Example: -o image.elf
     #[arg(short = 'o', long = "image", value_name = "FILE")]
     image: Option<PathBuf>,
     /// Write the table, a file of C
     ///
-    /// It goes with yartek.h of the repository, and needs no compiler. Example: --table table.c
+    /// It goes with yartek.h of the repository, and needs no compiler. Without -o no image is made.
+    /// Example: --table table.c
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
     /// A C file of the application; repeatable
     ///
-    /// It has the entries that the file names, main() and yk_fault(). Without it the image prints
-    /// each job. Example: --app main.c --app sonar.c
-    #[arg(long = "app", value_name = "FILE", requires = "image")]
+    /// It has the entries that the file names, main() and yk_fault(). Without it the image of a
+    /// file prints each job. It is added to those of a directory. Example: --app main.c --app
+    /// sonar.c
+    #[arg(long = "app", value_name = "FILE")]
     app: Vec<PathBuf>,
     /// Build a set that is not proved
     ///
@@ -47,11 +50,21 @@ pub struct Args {
 
 /// Errors: nothing is written.
 pub fn build(args: &Args) -> Result<u8> {
-    let set = on_board(&args.file, args.board.as_deref())?;
-    let inputs: Vec<PathBuf> = set.file.inputs.iter().chain(&args.app).cloned().collect();
-    let outputs = [("-o", args.image.as_deref()), ("--table", args.table.as_deref())];
+    let mut project = Project::at(&args.file)?;
+    project.sources.extend(args.app.iter().cloned());
+    let set = on_board(&project.tasks, args.board.as_deref())?;
+    let beside = project.tasks.with_extension("elf");
+    let image = match (args.image.as_deref(), &args.table) {
+        (None, None) => Some(&*beside),
+        (None, Some(_)) if !args.app.is_empty() => {
+            return Err(failure(USAGE, "--app goes into an image: give -o FILE, too"));
+        }
+        (image, _) => image,
+    };
+    let inputs: Vec<PathBuf> = set.file.inputs.iter().chain(&project.sources).cloned().collect();
+    let outputs = [("-o", image), ("--table", args.table.as_deref())];
     separate(&inputs, &outputs)?;
-    let (file, board) = (args.file.display(), &set.board.name);
+    let (file, board) = (project.tasks.display(), &set.board.name);
     let proof = match set.doubt() {
         None => format!("np-edf: {}", set.answer()),
         Some(_) if args.unproved => "unproved".to_owned(),
@@ -62,18 +75,16 @@ pub fn build(args: &Args) -> Result<u8> {
     };
     let source = set.table.source(Some(&proof));
     let mut parts = vec![];
-    if let Some(image) = &args.image {
-        let application = match args.app.as_slice() {
-            [] => Application::Spin,
-            files => Application::Files(files),
-        };
+    if let Some(image) = image {
+        let application = project.application()?;
         let entries = set.table.tasks.iter().map(|task| (&task.name, &task.entry));
         let mut entries =
             entries.chain(set.table.lines.iter().map(|line| (&line.name, &line.entry)));
         let first = entries.find_map(|(of, entry)| Some((of, entry.as_ref()?)));
         if let (Some((of, entry)), Application::Spin) = (first, application) {
             let what = format!("{file}: {of} has the entry {entry}: name the file that has it");
-            return Err(failure(USAGE, format!("{what}, for example --app main.c")));
+            let cure = "for example --app main.c, or give the directory that has both";
+            return Err(failure(USAGE, format!("{what}, {cure}")));
         }
         let built = asmp_yartek::build(&set.board.machine(), application, &source, image);
         parts = built.map_err(|error| of_tool(&error))?;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
-//! `asmp yartek check FILE`: is the set proved on this board, and how near is it to the edge?
+//! `asmp yartek check`: is the set proved on this board, and how near is it to the edge?
 
+use super::project::Project;
 use super::{OnBoard, board_help, on_board};
 use crate::exit::NOT_PROVED;
 use crate::print::json;
@@ -11,11 +12,11 @@ use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Task set in TOML, or in CSV if the name ends in .csv
+    /// Task set in TOML or CSV, or a directory
     ///
-    /// `asmp help analysis` describes the file. Example: asmp yartek check robot.toml --board
-    /// mcf5208evb
-    #[arg(value_name = "tasks.toml")]
+    /// `asmp help analysis` describes the file. A directory has one task set, *.toml; what else is
+    /// in it does not count. Example: asmp yartek check robot.toml --board mcf5208evb
+    #[arg(value_name = "tasks.toml|DIR")]
     file: PathBuf,
     /// The board [default: the one that the file names]
     #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names"))]
@@ -31,7 +32,7 @@ pub struct Args {
 
 /// The exit code is the answer.
 pub fn check(args: &Args) -> Result<u8> {
-    let set = on_board(&args.file, args.board.as_deref())?;
+    let set = on_board(&Project::at(&args.file)?.tasks, args.board.as_deref())?;
     let sizes = sizes(&set);
     let code = if set.doubt().is_none() { 0 } else { NOT_PROVED };
     if args.json {

@@ -2,6 +2,7 @@
 //! `asmp yartek compare`: a board against the simulator.
 
 use super::guest::{self, Set, show};
+use super::project::Project;
 use super::{board_help, board_of};
 use crate::analyze::files::{print_json, tasks};
 use crate::duration::duration;
@@ -15,11 +16,12 @@ use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Task set in TOML, or in CSV if the name ends in .csv
+    /// Task set in TOML or CSV, or a directory
     ///
-    /// `asmp help analysis` describes the file. Sporadic tasks come as often as they may. Example:
-    /// asmp yartek compare robot.toml --board mcf5208evb
-    #[arg(value_name = "tasks.toml")]
+    /// `asmp help analysis` describes the file. Sporadic tasks come as often as they may. A
+    /// directory has one task set, *.toml; the application in it does not run: each task keeps the
+    /// CPU for its cost. Example: asmp yartek compare robot.toml --board mcf5208evb
+    #[arg(value_name = "tasks.toml|DIR")]
     file: PathBuf,
     /// The board [default: the one that the file names]
     #[arg(long, value_name = "NAME", long_help = board_help("the one that the file names"))]
@@ -46,9 +48,10 @@ struct Sight<'a> {
 }
 
 pub fn compare(args: &Args) -> Result<u8> {
-    let file = tasks(&args.file)?;
-    let board = board_of(&file, &args.file, args.board.as_deref())?;
-    let set = Set::of(&guest::spinning(&file), &board, &args.file)?;
+    let path = Project::at(&args.file)?.tasks;
+    let file = tasks(&path)?;
+    let board = board_of(&file, &path, args.board.as_deref())?;
+    let set = Set::of(&guest::spinning(&file), &board, &path)?;
     let tasks = &set.tasks;
     let expected = expect(tasks, set.ticks(args.time), board.dispatch_milli_ticks(tasks.len()))
         .map_err(|stop| file.undecided(stop))?;

@@ -2,6 +2,7 @@
 //! `asmp yartek run`: a task set or an image on a board in QEMU.
 
 use super::guest::{self, Set};
+use super::project::Project;
 use super::{board_help, board_of};
 use crate::analyze::files::{separate, tasks, write, wrong};
 use crate::duration::duration;
@@ -100,15 +101,13 @@ pub fn run(args: &Args) -> Result<u8> {
             let board = board_of(&file, &project.tasks, args.board.as_deref())?;
             separate(&file.inputs, &outputs)?;
             let image = dir.path().join("image.elf");
-            let set = if project.sources.is_empty() {
-                let set = Set::of(&guest::spinning(&file), &board, &project.tasks)?;
-                guest::build(&set, &board, Application::Spin, &image)?;
-                set
-            } else {
-                let set = Set::of(&file.workload, &board, &project.tasks)?;
-                guest::build(&set, &board, Application::Files(&project.sources), &image)?;
-                set
+            let application = project.application()?;
+            let workload = match application {
+                Application::Spin => guest::spinning(&file),
+                _ => file.workload.clone(),
             };
+            let set = Set::of(&workload, &board, &project.tasks)?;
+            guest::build(&set, &board, application, &image)?;
             let until_ticks = set.ticks(args.time);
             (image, board, Some(set.tasks), until_ticks)
         }
@@ -137,42 +136,6 @@ pub fn run(args: &Args) -> Result<u8> {
         Some(trouble) => Err(guest::failed(&trouble)),
         None if args.serial.is_some() => Ok(0),
         None => Ok(if missed.is_some_and(|missed| missed > 0) { DIFFERENT } else { 0 }),
-    }
-}
-
-/// What is built.
-struct Project {
-    /// Or an image.
-    tasks: PathBuf,
-    /// Of the application.
-    sources: Vec<PathBuf>,
-}
-
-impl Project {
-    fn at(path: &Path) -> Result<Self> {
-        if !path.is_dir() {
-            return Ok(Self { tasks: path.to_owned(), sources: vec![] });
-        }
-        let unreadable = |error: std::io::Error| wrong(path, &error.to_string());
-        let entries = fs::read_dir(path).map_err(unreadable)?;
-        let mut files = entries
-            .map(|entry| entry.map(|entry| entry.path()))
-            .collect::<Result<Vec<_>, _>>()
-            .map_err(unreadable)?;
-        files.sort();
-        let with = |ending: &str| {
-            let files = files.iter().filter(|file| file.extension().is_some_and(|e| e == ending));
-            files.cloned().collect::<Vec<_>>()
-        };
-        let (tasks, sources) = (with("toml"), with("c"));
-        match tasks.as_slice() {
-            [tasks] if !sources.is_empty() => Ok(Self { tasks: tasks.clone(), sources }),
-            [_] => Err(wrong(path, "has no application, *.c: name its task set instead")),
-            _ => {
-                let what = format!("has {} task sets, *.toml: name one, or keep one", tasks.len());
-                Err(wrong(path, &what))
-            }
-        }
     }
 }
 
