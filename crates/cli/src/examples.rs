@@ -379,12 +379,19 @@ Examples:
 
 pub const YARTEK: &str = "\
 Examples:
+  asmp yartek new motor --board mps2-an385
+      Make a project that builds and runs.
   asmp yartek check robot.toml --board mcf5208evb
       Will it meet its deadlines on this board, kernel and interrupts included?
   asmp yartek compare robot.toml --board mcf5208evb
       Run the task set on the board in QEMU, and compare each job with the simulator's.
   asmp yartek build robot.toml --board mcf5208evb -o robot.elf
       Make an image of it.";
+
+pub const YARTEK_NEW: &str = "\
+Examples:
+  asmp yartek new motor --board mps2-an385
+      Make the directory motor with a project for this board.";
 
 pub const YARTEK_CHECK: &str = "\
 Examples:

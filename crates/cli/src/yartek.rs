@@ -7,6 +7,7 @@ mod check;
 mod compare;
 mod guest;
 mod map;
+mod new;
 mod project;
 mod run;
 
@@ -20,6 +21,12 @@ use std::path::Path;
 
 #[derive(Debug, clap::Subcommand)]
 pub enum Yartek {
+    /// Make a project that builds and runs
+    ///
+    /// Makes a directory with a task set, its application in C, and a README.md that says what to
+    /// do with them. The C files are the same for each board. If it fails, nothing is left.
+    #[command(after_long_help = examples::YARTEK_NEW)]
+    New(new::Args),
     /// Prove a task set on a board, the kernel and interrupts included
     ///
     /// Adds to each cost the time that the kernel needs to begin the job, and the handlers of
@@ -68,6 +75,7 @@ pub enum Yartek {
 
 pub fn yartek(action: &Yartek) -> Result<u8> {
     match action {
+        Yartek::New(args) => new::new(args),
         Yartek::Check(args) => check::check(args),
         Yartek::Build(args) => build::build(args),
         Yartek::Run(args) => run::run(args),
@@ -96,20 +104,26 @@ struct OnBoard {
     proof: Proof,
 }
 
+/// Errors: there is no such board.
+fn board_by_option(name: &str) -> Result<Board> {
+    Board::named(name).map_err(|error| failure(USAGE, format!("--board: {error}")))
+}
+
+/// None is named.
+fn which_board(cure: &str) -> anyhow::Error {
+    let names: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
+    failure(USAGE, format!("which board? {cure}; NAME is {}", names.join(" or ")))
+}
+
 /// The board of the option, else of the file. Errors: there is no such board, or none is named.
 fn board_of(file: &TaskFile, path: &Path, option: Option<&str>) -> Result<Board> {
     match (option, file.workload.board.as_deref()) {
-        (Some(name), _) => {
-            Board::named(name).map_err(|error| failure(USAGE, format!("--board: {error}")))
-        }
+        (Some(name), _) => board_by_option(name),
         (None, Some(name)) => {
             Board::named(name).map_err(|error| wrong(path, &format!("[board]: {error}")))
         }
         (None, None) => {
-            let names: Vec<String> = Board::all().into_iter().map(|board| board.name).collect();
-            let what =
-                "which board? give --board NAME, or [board] with name = \"NAME\" in the file";
-            Err(failure(USAGE, format!("{what}; NAME is {}", names.join(" or "))))
+            Err(which_board("give --board NAME, or [board] with name = \"NAME\" in the file"))
         }
     }
 }

@@ -50,6 +50,8 @@ pub use link_c::BoardLink;
 pub use map::{Map, MapError, Wall, walls};
 /// Whether a set meets its deadlines on a board.
 pub use proof::{Proof, prove};
+/// What a project begins with.
+pub use sources::new_project;
 /// A set as the kernel's table.
 pub use table::{MAX_LINES, MAX_TASKS, Owner, Refusal, Table, TableLine, TableTask};
 /// Builds images and runs them.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! The C sources of the kernel, inside this library: an installed `asmp` needs no repository.
 
+use crate::board::Board;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
@@ -36,6 +37,16 @@ pub(crate) fn text(path: &str) -> &'static str {
     FILES.iter().find(|(of_file, _)| *of_file == path).map_or("", |(_, text)| text)
 }
 
+/// Name and text of each file of a new project. They are those of `app/new`, without the line that
+/// says our licence: the project is its maker's.
+pub fn new_project(name: &str, board: &Board) -> Vec<(String, String)> {
+    let filled = |text: &str| text.replace("@NAME@", name).replace("@BOARD@", &board.name);
+    let files =
+        FILES.iter().filter_map(|(path, text)| Some((path.strip_prefix("app/new/")?, text)));
+    let own = files.map(|(file, text)| (file, text.split_once('\n').map_or("", |(_, text)| text)));
+    own.map(|(file, text)| (filled(file), filled(text))).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,7 +56,7 @@ mod tests {
         let mut ports: Vec<&str> =
             FILES.iter().filter_map(|(path, _)| path.strip_prefix("port/")).collect();
         let mut expected = Vec::new();
-        for board in crate::Board::all() {
+        for board in Board::all() {
             let files = ["board.toml", "link.ld", "port.c", "start.S"];
             expected.extend(files.map(|file| format!("{}/{file}", board.name)));
         }
@@ -56,7 +67,7 @@ mod tests {
             .iter()
             .filter_map(|(path, _)| path.strip_prefix("test/").map(str::to_owned))
             .collect();
-        let boards = crate::Board::all();
+        let boards = Board::all();
         let expected: Vec<_> =
             boards.iter().map(|board| format!("{}/board.h", board.name)).collect();
         assert_eq!(of_tests, expected);
@@ -64,6 +75,21 @@ mod tests {
         for (path, text) in FILES {
             assert!(tops.contains(&path.split('/').next().unwrap_or_default()), "{path}");
             assert!(text.contains("SPDX-License-Identifier"), "{path}");
+        }
+    }
+    #[test]
+    fn a_new_project_has_five_files_and_differs_between_boards_by_their_names_alone() {
+        let boards = Board::all();
+        let of = |board| new_project("motor", board);
+        for board in &boards {
+            let files = of(board);
+            let names: Vec<&str> = files.iter().map(|(name, _)| &**name).collect();
+            assert_eq!(names, ["motor.toml", "README.md", "main.c", "tasks.c", "tasks.h"]);
+            assert!(files[0].1.ends_with(&format!("[board]\nname = \"{}\"\n", board.name)));
+            for ((_, text), (_, first)) in files.iter().zip(of(&boards[0])) {
+                assert!(!text.contains(['@']) && !text.contains("SPDX"), "{text}");
+                assert_eq!(text.replace(&board.name, "B"), first.replace(&boards[0].name, "B"));
+            }
         }
     }
 }
