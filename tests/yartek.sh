@@ -4,7 +4,7 @@
 # is missing for that: compilers for the boards, and QEMU as in the lab. Where it cannot, those tests
 # say what they miss and are skipped.
 # YARTEK_RAISES=1000000, YARTEK_JOBS=10000000: so many interrupts and jobs on each board, half an
-# hour or so. Nightly has them.
+# hour or so. YARTEK_DRIVE_S=280: all of the robot's path. Nightly has them.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 # shellcheck source=vm/lib.sh
@@ -45,6 +45,7 @@ fi
 cd "$here/.."
 if [ "${ASMP_TIER:-}" = nightly ]; then
     export YARTEK_RAISES="${YARTEK_RAISES:-1000000}" YARTEK_JOBS="${YARTEK_JOBS:-10000000}"
+    export YARTEK_DRIVE_S="${YARTEK_DRIVE_S:-280}"
 fi
 status=0
 tests/counted.sh yartek cargo test --quiet -p asmp-yartek -- --show-output || status=$?
