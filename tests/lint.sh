@@ -6,6 +6,10 @@ set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
 cargo fmt --all --check
+# Workspaces of their own.
+for manifest in bench/channels bench/yartek/rtic; do
+    cargo fmt --manifest-path "$manifest/Cargo.toml" --check
+done
 # The lint on `rust-version` is among those of clippy that warn: see msrv.sh.
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --document-private-items --quiet
