@@ -69,7 +69,8 @@ impl Accuracy {
     fn print(&self, name: &str) {
         println!(
             "{name}: {} cells, {:.1} % within 100 mm of a wall, {:.1} % within 200 mm, median \
-             {:.0} mm; of the seen wall cells {:.1} % mapped, {:.1} % within 1 cell, {:.1} % within 2",
+             {:.0} mm; of the seen wall cells {:.1} % mapped, {:.1} % within 1 cell, {:.1} % \
+             within 2",
             self.mm.len(),
             self.within(100.0),
             self.within(200.0),
