@@ -14,11 +14,12 @@ const FAR: u32 = 127;
 
 /// The 16-bit frame check sequence.
 fn check(bytes: &[u8]) -> u16 {
-    let crc = bytes.iter().fold(0xffff_u16, |crc, byte| {
-        (0..8).fold(crc ^ u16::from(*byte), |crc, _| {
-            if crc & 1 == 1 { crc >> 1 ^ 0x8408 } else { crc >> 1 }
-        })
-    });
+    let crc =
+        bytes.iter().fold(0xffff_u16, |crc, byte| {
+            (0..8).fold(crc ^ u16::from(*byte), |crc, _| {
+                if crc & 1 == 1 { crc >> 1 ^ 0x8408 } else { crc >> 1 }
+            })
+        });
     !crc
 }
 
@@ -162,7 +163,8 @@ mod tests {
     fn a_frame_comes_as_it_was_sent() {
         let (mut sender, mut receiver) = (Sender::default(), Receiver::default());
         for length in [0, 1, MAX_FRAME_BYTES] {
-            let bytes: Vec<u8> = (0..length).map(|n| if n % 2 == 0 { FLAG } else { ESCAPE }).collect();
+            let bytes: Vec<u8> =
+                (0..length).map(|n| if n % 2 == 0 { FLAG } else { ESCAPE }).collect();
             let line = sender.frame(&bytes);
             let frames: Vec<_> = line.iter().filter_map(|byte| receiver.take(*byte)).collect();
             assert_eq!(frames, [bytes]);

@@ -5,9 +5,7 @@ mod board;
 
 use asmp_analysis::file::{from_toml, no_measurement};
 use asmp_analysis::{Task, Workload};
-use asmp_yartek::{
-    Application, Ending, Map, Output, Robot, Serial, Table, Trace, run_connected,
-};
+use asmp_yartek::{Application, Ending, Map, Output, Robot, Serial, Table, Trace, run_connected};
 use board::{Board, Line, c_file, each};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

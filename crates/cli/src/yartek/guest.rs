@@ -106,14 +106,10 @@ pub fn run_connected(
     let time = Duration::from_nanos(board.rate().ns_up(until_ticks).unwrap_or(u64::MAX));
     let wall = time.saturating_mul(SLOWER).max(WALL_AT_LEAST);
     let machine = board.machine();
-    let output = asmp_yartek::run_connected(
-        &machine,
-        image,
-        until_ticks,
-        wall,
-        serial,
-        &mut |terminal| eprintln!("serial line: {}", terminal.display()),
-    );
+    let output =
+        asmp_yartek::run_connected(&machine, image, until_ticks, wall, serial, &mut |terminal| {
+            eprintln!("serial line: {}", terminal.display())
+        });
     let output = output.map_err(|error| of_tool(&error))?;
     let trace = Trace::of(&output.console, tasks);
     let trouble = trouble(&trace, output.ending, wall);

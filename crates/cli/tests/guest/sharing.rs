@@ -17,9 +17,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
-    let shared_on = |on: On, name, run: fn()| {
-        test(name, run).on(on).booted(&[Boot::Bare]).lacks(no_scheduler)
-    };
+    let shared_on =
+        |on: On, name, run: fn()| test(name, run).on(on).booted(&[Boot::Bare]).lacks(no_scheduler);
     let on_both = |name, run| shared_on(On::RtAndNot, name, run);
     let sharing = |name, run| shared_on(On::NotThenRt, name, run);
     vec![
