@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * The commands of the paper over the serial line: clear, compute, send. A command is a frame of
- * link.h. The answer is a frame that begins with the same bytes. Either may be lost: whoever asks
+ * link.h. The answer is a frame that begins with the same bytes. Either may be lost: the other end
  * waits for a while, and asks again.
  */
 #ifndef ROBOT_COMMANDS_H
