@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # The tests of yartek, on its boards, too, and those of its proofs that take a minute. Installs what
-# is missing for that: compilers for the boards, and QEMU as in the lab. Where it cannot, those tests
-# say what they miss and are skipped.
+# is missing for that: compilers for the boards, and QEMU as in the lab. Where it cannot, those
+# tests say what they miss and are skipped.
 # YARTEK_RAISES=1000000, YARTEK_JOBS=10000000: so many interrupts and jobs on each board, half an
 # hour or so. YARTEK_DRIVE_S=280: all of the robot's path. Nightly has them.
 set -euo pipefail

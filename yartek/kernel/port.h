@@ -64,8 +64,9 @@ void yk_port_serial_rest(void);
 /* For the levels below: the handler is called once there is room. */
 void yk_port_serial_ask(void);
 /*
- * For modules/thread.c: keeps the registers on the stack and its pointer in `keep`, and goes on with
- * the stack of that pointer; and a pointer with which `begin` is called. Its stack ends at `top`.
+ * For modules/thread.c. The first keeps the registers on the stack, and its pointer in `keep`, and
+ * goes on with the stack of the other pointer. The second makes a pointer with which that calls
+ * `begin`; its stack ends at `top`.
  */
 void yk_port_switch(void **keep, void *pointer);
 void *yk_port_stack_for(uint32_t *top, void (*begin)(void));

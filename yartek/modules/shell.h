@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A shell on the serial line: a person, or a program, asks what the board does. `help` lists what it
- * knows. Lines end with CR or LF; backspace and Ctrl-C work. What is typed is sent back.
+ * A shell on the serial line: a person, or a program, asks what the board does. `help` lists what
+ * it knows. Lines end with CR or LF; backspace and Ctrl-C work. What is typed is sent back.
  *
- * It is a thread: yk_thread_begin(&thread, "shell", yk_shell, &shell, stack, words). 160 words of
- * stack are its own, besides those of jobs and handlers. Times that it prints are in ticks.
+ * It is a thread: yk_thread_begin(&thread, "shell", yk_shell, &shell, stack, words). Its command
+ * `ps` says how much of its stack is used. Times that it prints are in ticks.
  */
 #ifndef YK_SHELL_H
 #define YK_SHELL_H

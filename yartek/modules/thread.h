@@ -37,8 +37,8 @@ struct yk_thread {
 };
 
 /*
- * Begins it with that stack of so many words (the paper's exec). It runs at its first turn. `false`:
- * it has begun already and not ended.
+ * Begins it with that stack of so many words (the paper's exec). It runs at its first turn.
+ * `false`: it has begun already and not ended.
  */
 bool yk_thread_begin(struct yk_thread *thread, const char *name, void (*run)(void *argument),
 		     void *argument, uint32_t *stack, uint32_t words);

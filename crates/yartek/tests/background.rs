@@ -61,7 +61,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its address").port()
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// QEMU's end of the line, once it is there.
 fn connect(port: u16) -> TcpStream {

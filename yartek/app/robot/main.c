@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * The robot on a board: prints its jobs, and obeys commands.h on the serial line. Until a command
- * comes it prints its map each ten seconds, as a line `map HEX`. With
- * ROBOT_LOG it prints all that the map is made of, too: `e EVENT A B C`, in hexadecimal.
+ * comes it prints its map each ten seconds, as a line `map HEX`. With ROBOT_LOG it prints all that
+ * the map is made of, too: `e EVENT A B C`, in hexadecimal.
  */
 #include "tasks.h"
 
@@ -110,7 +110,8 @@ bool yk_background(void)
 		is_asked = false;
 		tell_map();
 	}
-	if (!is_asked && !commands_came() && since - asked_at >= MAPS_APART * (uint32_t)yk_table.task_defs[0].period) {
+	if (!is_asked && !commands_came() &&
+	    since - asked_at >= MAPS_APART * (uint32_t)yk_table.task_defs[0].period) {
 		asked_at = since;
 		robot_compute();
 		is_asked = true;
