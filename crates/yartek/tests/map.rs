@@ -7,7 +7,7 @@ mod robot;
 
 use asmp_analysis::Task;
 use asmp_yartek::{Application, Ending, Map, Trace, walls};
-use board::{Board, each};
+use board::{Board, Line, each};
 use robot::host::{Beam, CMap, Drive, drive, sine_of_c};
 use robot::reference::{self, Event, Place, Robot, Shape};
 use std::collections::HashSet;
@@ -280,8 +280,8 @@ fn hex(line: &str) -> Option<Vec<u8>> {
 /// A drive on a board.
 fn on_board(board: &Board, beam: &str, readings: usize, seconds: u64) {
     let tasks = tasks();
-    let table = board.table(&tasks, &[]);
-    let files = ["sine.c", "world.c", "map.c", "tasks.c", "main.c"].map(app);
+    let table = board.table(&tasks, &[Line { service: "hear", most: 4 }]);
+    let files = ["commands.c", "main.c", "map.c", "sine.c", "tasks.c", "world.c"].map(app);
     let words = [
         "-DROBOT_LOG".to_owned(),
         format!("-DROBOT_BEAM={beam}"),

@@ -15,6 +15,7 @@ compiler = 'cc'
 flags = []
 processor = 'none'
 machine_package = ''
+serial = []
 elf_machine = 0
 masking = { instructions = [], except = [], port_functions = [] }
 ticks_per_s_num = 1000000

@@ -97,6 +97,15 @@ static void tell_map(void)
 	yk_console_byte('\n');
 }
 
+void hear(uint32_t raises);
+
+/* The service of the serial line. */
+void hear(uint32_t raises)
+{
+	(void)raises;
+	commands_serve();
+}
+
 bool yk_background(void)
 {
 	static bool is_asked;
@@ -105,6 +114,7 @@ bool yk_background(void)
 	yk_ticks now = yk_now(), since = now < yk_epoch() ? 0 : now - yk_epoch();
 
 	tell_events();
+	/* What jobs were asked to do may be done. */
 	commands_serve();
 	if (is_asked && robot_is_done()) {
 		is_asked = false;
