@@ -48,7 +48,8 @@ static bool ends(struct yk_link *link)
 	/* A flag may end a frame and begin the next. */
 	if (taken == 0 && !link->is_escaped)
 		return false;
-	if (taken < HEAD + CHECK || taken - HEAD - CHECK != link->head[1] || link->is_escaped) {
+	if (taken < HEAD + CHECK || taken - HEAD - CHECK != link->head[1] ||
+	    taken > HEAD + YK_LINK_MOST + CHECK || link->is_escaped) {
 		link->cut++;
 		return false;
 	}

@@ -4,7 +4,9 @@
  *
  * Each interrupt takes a byte, gives a byte, or both, and raises a line. In the task file `gap` is
  * the time of half a byte, at 9600 baud and with ten bits a byte 520 us, and `flag` is 2 us: what
- * the handler takes beyond one that raises and does nothing else.
+ * the handler takes beyond one that raises and does nothing else. `most` is at least the number of
+ * these gaps in the longest time that the background waits: while the line is masked, a device that
+ * holds few bytes loses those that come.
  */
 #ifndef YK_SERIAL_H
 #define YK_SERIAL_H

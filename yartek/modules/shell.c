@@ -353,37 +353,44 @@ static void obey(const struct yk_shell *shell, char *line)
 	}
 }
 
-/* A line, as a person types it. `false`: it is too long, or was given up. */
+/* A line, as a person types it. `false`: it was given up. */
 static bool read_line(char line[LINE])
 {
-	enum { BACKSPACE = 8, DELETE = 127, GIVE_UP = 3 };
-	uint32_t count = 0;
-	bool is_too_long = false;
+	enum { BELL = 7, BACKSPACE = 8, ESCAPE = 27, DELETE = 127, GIVE_UP = 3, OF_ESCAPE = 2 };
+	/* The byte before, also if it ended another line. */
+	static uint8_t before;
+	uint32_t count = 0, escaped = 0;
 
 	for (;;) {
-		uint8_t byte;
+		uint8_t byte, last = before;
 
 		while (!yk_serial_get(&byte))
 			yk_thread_wait(has_come, NULL);
-		if (byte == '\r' || byte == '\n') {
+		before = byte;
+		/* A key that moves the cursor. */
+		if (escaped) {
+			escaped--;
+			continue;
+		}
+		if (byte == '\r' || (byte == '\n' && last != '\r')) {
 			end();
 			line[count] = '\0';
-			if (is_too_long)
-				yk_shell_text("too long a line\r\n");
-			return !is_too_long;
+			return true;
 		}
 		if (byte == GIVE_UP) {
 			yk_shell_text("^C\r\n");
 			return false;
 		}
-		if ((byte == BACKSPACE || byte == DELETE) && count) {
+		if (byte == ESCAPE) {
+			escaped = OF_ESCAPE;
+		} else if ((byte == BACKSPACE || byte == DELETE) && count) {
 			count--;
 			yk_shell_text("\b \b");
 		} else if (byte >= ' ' && byte < DELETE) {
-			is_too_long |= count == LINE - 1;
-			if (is_too_long)
-				continue;
-			line[count++] = (char)byte;
+			if (count < LINE - 1)
+				line[count++] = (char)byte;
+			else
+				byte = BELL;
 			yk_shell_byte((char)byte);
 		}
 	}

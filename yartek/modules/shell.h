@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * A shell on the serial line: a person, or a program, asks what the board does. `help` lists what
- * it knows. Lines end with CR or LF; backspace and Ctrl-C work. What is typed is sent back.
+ * it knows. Lines end with CR, LF or both. Backspace takes a character back; Ctrl-C gives the line
+ * up, but ends no program. What is typed is sent back.
  *
  * It is a thread: yk_thread_begin(&thread, "shell", yk_shell, &shell, stack, words). Its command
  * `ps` says how much of its stack is used. Times that it prints are in ticks.
@@ -42,7 +43,7 @@ struct yk_shell {
 /* The thread's function. It does not return. */
 void yk_shell(void *shell);
 
-/* For programs: words and numbers for the serial line. They wait for room, so jobs may not call. */
+/* For threads alone: words and numbers for the serial line. They wait for room. */
 void yk_shell_byte(char byte);
 void yk_shell_text(const char *text);
 void yk_shell_decimal(uint32_t number);

@@ -30,7 +30,7 @@ bool yk_thread_begin(struct yk_thread *thread, const char *name, void (*run)(voi
 {
 	struct yk_thread **last = &threads;
 
-	if (thread->state != YK_THREAD_ENDED)
+	if (thread->state != YK_THREAD_ENDED || words < YK_THREAD_LEAST)
 		return false;
 	for (uint32_t n = 0; n < words; n++)
 		stack[n] = UNUSED;
@@ -110,7 +110,9 @@ void yk_thread_yield(void)
 
 void yk_thread_sleep(yk_ticks ticks)
 {
-	current->at = yk_now() + ticks;
+	yk_ticks now = yk_now();
+
+	current->at = ticks < YK_NEVER - now ? now + ticks : YK_NEVER;
 	current->state = YK_THREAD_SLEEPS;
 	end_turn();
 }
@@ -154,10 +156,12 @@ bool yk_threads_run(void)
 	bool is_busy = false;
 
 	while (thread) {
-		if (is_ready(thread))
+		if (is_ready(thread)) {
 			give_turn(thread);
-		is_busy |= !thread->is_suspended &&
-			   (thread->state == YK_THREAD_READY || thread->state == YK_THREAD_SLEEPS);
+			/* What others wait for may be true now. */
+			is_busy = true;
+		}
+		is_busy |= !thread->is_suspended && thread->state == YK_THREAD_SLEEPS;
 		/* If it has ended, or others have, this still is the next. */
 		thread = thread->next;
 	}

@@ -2,17 +2,21 @@
 /*
  * Threads of the background, each with a stack of its own. They take turns: a thread runs until it
  * waits, sleeps, yields or ends. So between threads plain variables do. Services of lines run
- * between two turns: a thread that computes for long should yield.
+ * between two rounds, in each of which each thread has a turn: one that computes for long should
+ * yield.
  *
  * Jobs and handlers interrupt a thread on its stack. It must have room for them, too.
  *
- * For the background alone. The application's yk_background() returns yk_threads_run(), which runs
- * them one turn each.
+ * For the background alone. The application's yk_background() returns yk_threads_run(). Threads
+ * alone may exit, yield, sleep and wait: neither services nor yk_background() itself.
  */
 #ifndef YK_THREAD_H
 #define YK_THREAD_H
 
 #include "yartek.h"
+
+/* A stack has so many words at least, besides those that jobs and handlers need. */
+enum { YK_THREAD_LEAST = 64 };
 
 enum yk_thread_state { YK_THREAD_ENDED, YK_THREAD_READY, YK_THREAD_WAITS, YK_THREAD_SLEEPS };
 
@@ -38,13 +42,16 @@ struct yk_thread {
 
 /*
  * Begins it with that stack of so many words (the paper's exec). It runs at its first turn.
- * `false`: it has begun already and not ended.
+ * `false`: it has begun already and not ended, or the stack is too small.
  */
 bool yk_thread_begin(struct yk_thread *thread, const char *name, void (*run)(void *argument),
 		     void *argument, uint32_t *stack, uint32_t words);
 /* Ends the thread that runs. To return from its function does so, too. */
 _Noreturn void yk_thread_exit(void);
-/* Ends another, wherever it is, or this one. `false`: it has ended. */
+/*
+ * Ends another, wherever it is, or this one. `false`: it has ended. What it holds stays held: files
+ * that it has open, and blocks of the heap.
+ */
 bool yk_thread_kill(struct yk_thread *thread);
 /* It has no turn until it is resumed. A thread may suspend itself. `false`: it has ended. */
 bool yk_thread_suspend(struct yk_thread *thread);

@@ -4,6 +4,7 @@
 
 use crate::link::{Receiver, Sender};
 use std::io::{self, Read, Write};
+use std::time::{Duration, Instant};
 
 const CLEAR: u8 = b'k';
 const COMPUTE: u8 = b'c';
@@ -11,6 +12,8 @@ const SEND: u8 = b's';
 const PIECE_BYTES: usize = 60;
 /// How often a command is sent before the board counts as silent.
 const MOST_TRIES: u32 = 20;
+/// A robot on a busy machine answers within. For the timeout of a line's reads, too.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Why there is no map.
 #[derive(Debug, thiserror::Error)]
@@ -37,11 +40,13 @@ pub struct Robot<L> {
     sender: Sender,
     receiver: Receiver,
     repeated: u32,
+    has_answered: bool,
 }
 
 impl<L: Read + Write> Robot<L> {
     pub fn at(line: L) -> Self {
-        Self { line, sender: Sender::default(), receiver: Receiver::default(), repeated: 0 }
+        let (sender, receiver) = (Sender::default(), Receiver::default());
+        Self { line, sender, receiver, repeated: 0, has_answered: false }
     }
 
     /// Empties the map.
@@ -69,9 +74,15 @@ impl<L: Read + Write> Robot<L> {
     fn ask(&mut self, command: &[u8]) -> Result<Vec<u8>, FetchError> {
         for tries in 0..MOST_TRIES {
             self.repeated += u32::from(tries > 0);
+            // The robot may have heard another before: to it number 0 is of one that has begun
+            // anew, unless that one sent a single frame. Then number 1 is the next.
+            if !self.has_answered && tries % 2 == 0 {
+                self.sender = Sender::default();
+            }
             let frame = self.sender.frame(command);
             self.line.write_all(&frame)?;
             if let Some(answer) = self.answer(command)? {
+                self.has_answered = true;
                 return Ok(answer);
             }
         }
@@ -81,6 +92,7 @@ impl<L: Read + Write> Robot<L> {
     /// `None`: none came in time. Answers to what was asked before are passed over.
     fn answer(&mut self, command: &[u8]) -> Result<Option<Vec<u8>>, FetchError> {
         let mut bytes = [0; 256];
+        let asked = Instant::now();
         loop {
             let count = match self.line.read(&mut bytes) {
                 Ok(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
@@ -97,7 +109,7 @@ impl<L: Read + Write> Robot<L> {
                 let rest = frame.as_ref().and_then(|frame| frame.strip_prefix(command));
                 answer = rest.map(<[u8]>::to_vec).or(answer);
             }
-            if answer.is_some() {
+            if answer.is_some() || asked.elapsed() > ANSWER_WITHIN {
                 return Ok(answer);
             }
         }
@@ -118,6 +130,8 @@ mod tests {
         sender: Sender,
         answers: Vec<u8>,
         cleared: u32,
+        /// So many writes are lost, whole.
+        lost_first: u32,
     }
 
     impl Lossy {
@@ -130,6 +144,7 @@ mod tests {
                 sender: Sender::default(),
                 answers: vec![],
                 cleared: 0,
+                lost_first: 0,
             }
         }
 
@@ -152,6 +167,10 @@ mod tests {
 
     impl Write for Lossy {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.lost_first > 0 {
+                self.lost_first -= 1;
+                return Ok(bytes.len());
+            }
             for byte in bytes {
                 let Some(command) = self.receiver.take(*byte) else { continue };
                 if self.is_lost() {
@@ -191,6 +210,51 @@ mod tests {
             assert!(length < 5000 || fetched.repeated > 20, "{}", fetched.repeated);
             robot.clear().expect("an answer");
             assert!(robot.line.cleared >= 1);
+        }
+    }
+
+    /// Each read gives a byte, and none of these is of a frame.
+    struct Talker;
+
+    impl Read for Talker {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            std::thread::sleep(ANSWER_WITHIN / 4);
+            bytes[0] = b'x';
+            Ok(1)
+        }
+    }
+
+    impl Write for Talker {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn one_who_talks_and_never_answers_is_given_up() {
+        let answer = Robot::at(Talker).answer(&[COMPUTE]).expect("no error of the line");
+        assert_eq!(answer, None);
+    }
+
+    #[test]
+    fn a_robot_answers_that_has_heard_others_before() {
+        for heard in [1, 2, 110, 300] {
+            for lost in 0..3 {
+                let mut lossy = Lossy::of(vec![1, 2, 3], u64::MAX);
+                let mut other = Sender::default();
+                for _ in 0..heard {
+                    lossy.write_all(&other.frame(&[COMPUTE])).expect("heard");
+                }
+                lossy.answers.clear();
+                lossy.lost_first = lost;
+                let fetched = Robot::at(lossy).map().expect("a map");
+                assert_eq!(fetched.map, [1, 2, 3]);
+                assert!(fetched.repeated <= lost + 1, "{heard} {lost}: {}", fetched.repeated);
+            }
         }
     }
 

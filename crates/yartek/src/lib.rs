@@ -36,7 +36,7 @@ pub use core_c::{Edf, Job, Late, Next, Stats, Task};
 /// What an image says of itself.
 pub use elf::{Elf, Sizes};
 /// Fetches the robot's map.
-pub use fetch::{FetchError, Fetched, Robot};
+pub use fetch::{ANSWER_WITHIN, FetchError, Fetched, Robot};
 /// What each source has of an image.
 pub use footprint::Part;
 /// Instructions that a board's program may not have.

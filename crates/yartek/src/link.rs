@@ -106,7 +106,8 @@ impl Receiver {
             return None;
         }
         let length = frame.get(1).map(|length| HEAD + usize::from(*length) + CHECK);
-        if is_escaped || length != Some(frame.len()) {
+        let is_too_long = frame.len() > HEAD + MAX_FRAME_BYTES + CHECK;
+        if is_escaped || is_too_long || length != Some(frame.len()) {
             self.counts.cut += 1;
             return None;
         }

@@ -39,7 +39,8 @@ impl Map {
             .map(|pair| usize::from(u16::from_be_bytes(pair)));
         let cell_mm = usize::from(head[4]);
         let all = columns * rows;
-        if all == 0 || cell_mm == 0 {
+        // Cells have numbers of 16 bits, and one of these is none.
+        if all == 0 || all >= usize::from(u16::MAX) || cell_mm == 0 {
             return Err(MapError::Shape { columns, rows, cell_mm });
         }
         let (mut cells, mut at) = (Vec::new(), 0);
@@ -169,6 +170,8 @@ mod tests {
         }
         let error = Map::decode(&[0, 20, 0, 0, 50, 7, 1]);
         assert_eq!(error, Err(MapError::Shape { columns: 20, rows: 0, cell_mm: 50 }));
+        let error = Map::decode(&[0xff, 0xff, 0xff, 0xff, 50, 1, 0x81, 0x80, 0xf8, 0xff, 0x0f]);
+        assert_eq!(error, Err(MapError::Shape { columns: 65535, rows: 65535, cell_mm: 50 }));
     }
 
     #[test]

@@ -55,6 +55,18 @@ fn threads_wait_sleep_end_and_overflow_while_jobs_interrupt_them() {
     });
 }
 
+#[test]
+fn threads_that_wait_for_each_other_need_no_interrupt() {
+    each(|board| {
+        let table = board.table(&[("yk_spin", Task::new("a", 96, 9_600_000), "YK_FINISH")], &[]);
+        let output = board.run(Application::Files(&[c_file("handover.c")]), &table, 0);
+        assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+        let ticks = number(&output, "ticks ");
+        // 100 items; the first alarm and the first job are in it.
+        assert!(ticks < board.ticks(20_000), "{}: {ticks} ticks", board.name());
+    });
+}
+
 /// A port of this machine that is free.
 fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -207,7 +219,10 @@ fn an_unprepared_person_finds_the_way_in_the_shell() {
             assert!(ask("kill note").starts_with("no such program runs"));
             // Backspace, and a line that is too long.
             assert!(ask("mex\x08m").contains("960 bytes"));
-            assert_eq!(ask(&"x".repeat(80)), "too long a line\n");
+            assert!(ask(&"x".repeat(80)).ends_with("x: no such command: help lists them\n"));
+            // A cursor key; and an LF after the CR before.
+            assert!(ask("\x1b[Amem").contains("960 bytes"));
+            assert!(ask("\nmem").contains("960 bytes"));
             let stat = ask("stat");
             let of = |name: &str| {
                 let row = stat.lines().find(|line| line.starts_with(name));

@@ -44,6 +44,39 @@ fn spoil(random: &mut Random, frames: Vec<Vec<u8>>) -> Vec<u8> {
     line
 }
 
+/// A frame of any length, which says another, with a CRC that is right.
+fn any_frame(says: u8, length: usize) -> Vec<u8> {
+    let mut frame = vec![0, says];
+    frame.resize(2 + length, 0x55);
+    let crc = frame.iter().fold(0xffff_u16, |crc, byte| {
+        (0..8).fold(crc ^ u16::from(*byte), |crc, _| (crc >> 1) ^ (0x8408 * (crc & 1)))
+    });
+    frame.extend((!crc).to_le_bytes());
+    let escaped = frame.into_iter().flat_map(|byte| match byte {
+        0x7d | 0x7e => vec![0x7d, byte ^ 0x20],
+        byte => vec![byte],
+    });
+    [0x7e].into_iter().chain(escaped).chain([0x7e]).collect()
+}
+
+#[test]
+fn a_frame_is_as_long_as_it_says_and_not_too_long() {
+    for says in 0..=u8::MAX {
+        for length in (0..=70).chain([127, 128, 255, 300]) {
+            let (mut receiver, mut board) = (Receiver::default(), BoardLink::default());
+            let line = any_frame(says, length);
+            let came: Vec<_> = line.iter().filter_map(|byte| receiver.take(*byte)).collect();
+            let on_board: Vec<_> = line.iter().filter_map(|byte| board.take(*byte)).collect();
+            let is_good = length == usize::from(says) && length <= MAX_FRAME_BYTES;
+            assert_eq!((came.len(), &came), (usize::from(is_good), &on_board), "{says} {length}");
+            assert_eq!(
+                (receiver.counts().cut, board.counts().cut),
+                (!is_good as u32, !is_good as u32)
+            );
+        }
+    }
+}
+
 #[test]
 fn a_board_takes_the_frames_that_we_take_and_drops_the_others_for_the_same_cause() {
     let mut random = Random::new(17);

@@ -55,23 +55,23 @@ static void obey(void)
 	static const uint8_t unknown = COMMAND_UNKNOWN;
 	const uint8_t *bytes = link.bytes;
 
+	/* Asked again, or too early. */
+	if (due)
+		return;
 	if (link.length == 1 && (*bytes == COMMAND_CLEAR || *bytes == COMMAND_COMPUTE)) {
-		/* Asked again, before it is done: one answer does. */
-		if (due)
-			return;
 		due = *bytes;
 		if (due == COMMAND_CLEAR)
 			robot_clear();
 		else
 			robot_compute();
-	} else if (link.length == SEND_BYTES && *bytes == COMMAND_SEND && !due) {
+	} else if (link.length == SEND_BYTES && *bytes == COMMAND_SEND) {
 		send_piece((uint32_t)bytes[1] << 8 | bytes[2]);
 	} else {
 		answer(&unknown, 1);
 	}
 }
 
-void commands_serve(void)
+bool commands_serve(void)
 {
 	uint8_t byte;
 
@@ -81,9 +81,13 @@ void commands_serve(void)
 		robot_read(&reader);
 		next = 0;
 	}
-	while (yk_serial_get(&byte))
-		if (yk_link_take(&link, byte))
+	while (yk_serial_get(&byte)) {
+		if (yk_link_take(&link, byte)) {
 			obey();
+			return true;
+		}
+	}
+	return false;
 }
 
 bool commands_came(void)

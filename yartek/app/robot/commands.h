@@ -2,7 +2,7 @@
 /*
  * The commands of the paper over the serial line: clear, compute, send. A command is a frame of
  * link.h. The answer is a frame that begins with the same bytes. Either may be lost: the other end
- * waits for a while, and asks again.
+ * waits for a while, and asks again. While a clear or a compute is done, others have no answer.
  */
 #ifndef ROBOT_COMMANDS_H
 #define ROBOT_COMMANDS_H
@@ -25,8 +25,8 @@ enum {
 	COMMAND_PIECE = 60
 };
 
-/* For the background: does what has come, and answers. */
-void commands_serve(void);
+/* For the background: obeys a command, if one has come. `false`: none has. */
+bool commands_serve(void);
 /* Has any come? */
 bool commands_came(void);
 

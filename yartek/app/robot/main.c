@@ -110,12 +110,13 @@ bool yk_background(void)
 {
 	static bool is_asked;
 	static yk_ticks asked_at;
+	bool is_busy;
 	/* The clock begins before the epoch. */
 	yk_ticks now = yk_now(), since = now < yk_epoch() ? 0 : now - yk_epoch();
 
 	tell_events();
-	/* What jobs were asked to do may be done. */
-	commands_serve();
+	/* More may have come than the service obeyed, and what jobs were asked to do may be done. */
+	is_busy = commands_serve();
 	if (is_asked && robot_is_done()) {
 		is_asked = false;
 		tell_map();
@@ -126,7 +127,7 @@ bool yk_background(void)
 		robot_compute();
 		is_asked = true;
 	}
-	return yk_trace_print();
+	return yk_trace_print() || is_busy;
 }
 
 void yk_ended(const struct yk_job *job, yk_ticks end)

@@ -158,7 +158,6 @@ static void serve_background(void)
 {
 	if (done_clear != asked_clear) {
 		map_clear(&map);
-		place = map_start(counted[LEFT], counted[RIGHT]);
 		done_clear++;
 		robot_saw(ROBOT_CLEAR, 0, 0, 0);
 	}

@@ -23,7 +23,7 @@ void robot_begin(enum world_beam beam);
 
 /* --- For the background. The job of update_map does what is asked for. --- */
 
-/* Empties the map, and puts the robot to its start. */
+/* Empties the map. The robot stays where it is. */
 void robot_clear(void);
 /* Keeps the map as it is then, for robot_read(). */
 void robot_compute(void);

@@ -4,11 +4,10 @@
 use crate::analyze::files::{separate, write, wrong};
 use crate::exit::{BAD_GUEST, failure};
 use anyhow::Result;
-use asmp_yartek::{Map, Robot, walls};
+use asmp_yartek::{ANSWER_WITHIN, Map, Robot, walls};
 use std::fs;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -24,28 +23,25 @@ pub struct Args {
     /// it was. Example: -o map.svg
     #[arg(short = 'o', long = "output", value_name = "FILE")]
     output: PathBuf,
-    /// Empty the robot's map afterwards
+    /// Empty the robot's map once this one is drawn
     ///
-    /// Example: --clear
+    /// The robot stays where it is. Example: --clear
     #[arg(long)]
     clear: bool,
 }
 
-/// A robot on a busy machine answers within.
-const ANSWER_WITHIN: Duration = Duration::from_secs(2);
-
 pub fn map(args: &Args) -> Result<u8> {
     let from = args.from.to_string_lossy();
     let port = from.strip_prefix("tcp:").map(str::parse::<u16>);
-    let (bytes, how) = match port {
-        Some(Ok(port)) if port != 0 => fetched(port, args.clear)?,
+    let (bytes, how, robot) = match port {
+        Some(Ok(port)) if port != 0 => fetched(port)?,
         Some(_) => {
             let what = "is no port: give tcp: and a number from 1 to 65535";
             return Err(wrong(&args.from, what));
         }
         None => {
             separate(std::slice::from_ref(&args.from), &[("-o", Some(args.output.as_path()))])?;
-            (printed(&args.from)?, String::new())
+            (printed(&args.from)?, String::new(), None)
         }
     };
     let map = Map::decode(&bytes).map_err(|error| wrong(&args.from, &error.to_string()))?;
@@ -54,24 +50,29 @@ pub fn map(args: &Args) -> Result<u8> {
     let (columns, rows, count) = (map.columns, map.rows, bytes.len());
     let output = args.output.display();
     println!("{output}: {occupied} of {columns} x {rows} cells, {count} bytes{how}");
+    // Ours is kept now.
+    if let Some(mut robot) = robot.filter(|_| args.clear) {
+        robot.clear().map_err(|error| failed(&args.from, &error))?;
+    }
     Ok(0)
 }
 
-/// From a robot that runs, and how it came.
-fn fetched(port: u16, clears: bool) -> Result<(Vec<u8>, String)> {
+fn failed(from: &Path, what: &dyn std::fmt::Display) -> anyhow::Error {
+    failure(BAD_GUEST, format!("{}: {what}", from.display()))
+}
+
+/// From a robot that runs: a map, how it came, and the robot.
+fn fetched(port: u16) -> Result<(Vec<u8>, String, Option<Robot<TcpStream>>)> {
+    let from = PathBuf::from(format!("tcp:{port}"));
     let line = TcpStream::connect(("127.0.0.1", port)).map_err(|error| {
         let cure = format!("start a robot with asmp yartek run DIR --serial tcp:{port}");
-        failure(BAD_GUEST, format!("tcp:{port}: {error}: {cure}"))
+        failed(&from, &format!("{error}: {cure}"))
     })?;
-    let failed = |what: &dyn std::fmt::Display| failure(BAD_GUEST, format!("tcp:{port}: {what}"));
-    line.set_read_timeout(Some(ANSWER_WITHIN)).map_err(|error| failed(&error))?;
+    line.set_read_timeout(Some(ANSWER_WITHIN)).map_err(|error| failed(&from, &error))?;
     let mut robot = Robot::at(line);
-    let fetched = robot.map().map_err(|error| failed(&error))?;
-    if clears {
-        robot.clear().map_err(|error| failed(&error))?;
-    }
+    let fetched = robot.map().map_err(|error| failed(&from, &error))?;
     let how = format!("; frames: {}, asked for again: {}", fetched.pieces, fetched.repeated);
-    Ok((fetched.map, how))
+    Ok((fetched.map, how, Some(robot)))
 }
 
 /// The last map that a robot has printed.

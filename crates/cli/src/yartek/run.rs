@@ -51,10 +51,10 @@ pub struct Args {
     gantt: Option<PathBuf>,
     /// Connect the board's serial line
     ///
-    /// `pty` makes a pseudoterminal and says which: picocom or screen opens it. `tcp:PORT` waits
-    /// there for a client, on this machine alone. The board's time is then that of this machine,
-    /// which may be late: two runs differ, and missed deadlines are no failure. Example: --serial
-    /// pty
+    /// `pty` makes a pseudoterminal and says which: picocom or screen opens it. `tcp:PORT` opens
+    /// that port, on this machine alone. The board waits for no client. Its time is then that of
+    /// this machine, which may be late: two runs differ, and missed deadlines are no failure.
+    /// Example: --serial pty
     #[arg(long, value_name = "pty|tcp:PORT", value_parser = serial)]
     serial: Option<Line>,
 }

@@ -235,10 +235,7 @@ impl Robot {
                 now.go_to(self.counted[0], self.counted[1]);
                 self.map.antisensor(&now);
             }
-            Event::Clear => {
-                self.map.clear();
-                self.place = Place::start(self.counted[0], self.counted[1]);
-            }
+            Event::Clear => self.map.clear(),
             Event::Compute => return Some(self.map.bytes()),
         }
         None
