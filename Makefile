@@ -6,7 +6,7 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
 .PHONY: bench-measure bench-moves bench-peers bench-responses bench-sharing install install-rt
-.PHONY: rtlinux setup soak fuzz-files bench-others yartek yartek-proof bench-yartek
+.PHONY: rtlinux setup soak fuzz-files bench-others yartek yartek-demo yartek-proof bench-yartek
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -53,6 +53,15 @@ deny:
 # QEMU where they are missing. Before `unit` in CI: boards whose tools are missing fail there.
 yartek:
 	tests/yartek.sh
+
+# The robot of the case study: its schedule beside the simulator's, and its map after half a minute.
+yartek-demo: ASMP = cargo run --quiet -p asmp -- yartek
+yartek-demo:
+	tests/yartek.sh install
+	$(ASMP) compare yartek/app/robot --for 12s
+	$(ASMP) run yartek/app/robot --for 31s --gantt $(TARGET)/robot.svg >$(TARGET)/robot.txt
+	@tail -n 1 $(TARGET)/robot.txt
+	$(ASMP) map $(TARGET)/robot.txt -o $(TARGET)/map.svg
 
 # The contracts of yartek's kernel, and whether each fault of a list breaks its proof. No QEMU;
 # fetches CBMC where it is missing.
