@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What takes how many instructions on mps2-an385: the part that ours and FreeRTOS share. That of
- * RTIC, rtic/src/measure.rs, is the same in Rust.
+ * What takes how many instructions on mps2-an385: the part that ours and FreeRTOS share. For RTIC
+ * rtic/src/measure.rs does the same in Rust.
  *
  * Problem:  three systems are to be measured by the same clock, from the same instant.
  * Approach: the dual timer is the trigger and the clock. It counts down from SPAN and begins again,

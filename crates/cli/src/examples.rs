@@ -164,7 +164,7 @@ Examples:
   asmp yartek run robot.toml --board mcf5208evb --trace robot.json --gantt robot.svg
       Write what ran for Perfetto, and draw it.
   asmp yartek run yartek/app/shell --serial pty --for 5min
-      Run an application for five minutes, its serial line at a pseudoterminal.
+      Run an application for five minutes, with its serial line at a pseudoterminal.
   asmp yartek run motor --for 1s
       Run a project: its task set with its application.";
 

@@ -85,6 +85,15 @@ pub fn yartek(action: &Yartek) -> Result<u8> {
     }
 }
 
+/// The port of `tcp:PORT`. `None`: it is something else.
+fn tcp_port(text: &str) -> Option<Result<u16, String>> {
+    let text = text.strip_prefix("tcp:")?;
+    let port = text.parse().ok().filter(|port| *port != 0);
+    Some(port.ok_or_else(|| {
+        format!("{text} is no port: give a number from 1 to 65535, for example tcp:5555")
+    }))
+}
+
 /// Of `--board`.
 fn board_help(default: &str) -> String {
     format!("The board [default: {default}]\n\n{}. Example: --board mps2-an385", boards())

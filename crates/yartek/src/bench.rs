@@ -7,7 +7,7 @@
 
 use crate::board::Board;
 use crate::table::{Refusal, Table};
-use crate::tools::{Application, Ending, Pace, ToolError, build, run_at};
+use crate::tools::{Application, Ending, Pace, Serial, ToolError, build, run_at};
 use asmp_analysis::simulate::Interrupt;
 use asmp_analysis::{Task, Workload};
 use std::time::Duration;
@@ -139,7 +139,7 @@ fn guest(board: &Board, count: usize) -> Result<String, BenchError> {
     let image = tempfile::NamedTempFile::new().map_err(ToolError::temporary)?;
     let machine = board.machine();
     build(&machine, Application::Bench, &table.source(None), image.path())?;
-    let output = run_at(Pace::Instructions, &machine, image.path(), 0, WALL)?;
+    let output = run_at(Pace::Instructions, &machine, image.path(), 0, WALL, Serial::Nowhere)?;
     match output.ending {
         Ending::Exit(0) => Ok(output.console),
         ending => Err(BenchError::Ended { ending }),

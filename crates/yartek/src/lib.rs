@@ -56,8 +56,7 @@ pub use sources::new_project;
 pub use table::{MAX_LINES, MAX_TASKS, Owner, Refusal, Table, TableLine, TableTask};
 /// Builds images and runs them.
 pub use tools::{
-    Application, Ending, Machine, Output, Serial, ToolError, build, missing, run, run_connected,
-    sizes,
+    Application, Ending, Machine, Output, Serial, ToolError, build, missing, run, sizes,
 };
 /// What a guest printed.
 pub use trace::{Fault, Partial, Ran, Trace};

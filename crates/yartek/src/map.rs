@@ -70,6 +70,14 @@ impl Map {
         }
     }
 
+    /// The bytes of a line `map HEX`, as a robot prints it. `None`: it is no such line.
+    pub fn printed(line: &str) -> Option<Vec<u8>> {
+        let digits = line.strip_prefix("map ")?.chars().map(|c| c.to_digit(16).map(|d| d as u8));
+        let digits = digits.collect::<Option<Vec<u8>>>()?;
+        let byte = |pair: &[u8]| Some(pair[0] << 4 | pair.get(1)?);
+        digits.chunks(2).map(byte).collect()
+    }
+
     /// The middles of the cells that something was met in, in mm.
     pub fn occupied_mm(&self) -> impl Iterator<Item = (f64, f64)> {
         let middle = |index: usize| (index as f64 + 0.5) * self.cell_mm as f64;

@@ -45,12 +45,13 @@ pub enum Application<'a> {
 }
 
 /// Where the serial line of a board ends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub enum Serial<'a> {
     /// Nowhere: what the board sends is lost. Time passes as fast as this machine allows.
     Nowhere,
-    /// At a pseudoterminal, to which a link is made there. Time does not pass faster than here.
-    Terminal(&'a Path),
+    /// At a pseudoterminal, to which a link is made there. `told` is called with it. Time does not
+    /// pass faster than here.
+    Terminal { link: &'a Path, told: &'a dyn Fn(&Path) },
     /// At a port of TCP, on this machine alone. Time does not pass faster than here, or as fast as
     /// this machine allows.
     Tcp { port: u16, is_fast: bool },
@@ -61,7 +62,7 @@ impl Serial<'_> {
     fn device(self) -> OsString {
         match self {
             Self::Nowhere => "null,id=serial".into(),
-            Self::Terminal(link) => {
+            Self::Terminal { link, .. } => {
                 let mut device = OsString::from("pty,id=serial,path=");
                 // A comma ends a value, two are one.
                 device.push(link.to_string_lossy().replace(',', ",,"));
@@ -285,7 +286,7 @@ impl Drop for Guest {
 }
 
 /// Waits for the pseudoterminal. It does not come if QEMU ends before.
-fn told_terminal(guest: &mut Child, link: &Path, told: &mut dyn FnMut(&Path)) {
+fn tell_terminal(guest: &mut Child, link: &Path, told: &dyn Fn(&Path)) {
     const LOOK_EACH: Duration = Duration::from_millis(5);
     while matches!(guest.try_wait(), Ok(None)) {
         if let Ok(terminal) = fs::read_link(link) {
@@ -325,20 +326,9 @@ pub fn run(
     image: &Path,
     until_ticks: u64,
     wall: Duration,
-) -> Result<Output, ToolError> {
-    run_at(Pace::Board, machine, image, until_ticks, wall)
-}
-
-/// As [`run`], with a serial line that ends somewhere. Calls `told` with the pseudoterminal.
-pub fn run_connected(
-    machine: &Machine,
-    image: &Path,
-    until_ticks: u64,
-    wall: Duration,
     serial: Serial,
-    told: &mut dyn FnMut(&Path),
 ) -> Result<Output, ToolError> {
-    run_with(Pace::Board, machine, image, until_ticks, wall, serial, told)
+    run_at(Pace::Board, machine, image, until_ticks, wall, serial)
 }
 
 pub(crate) fn run_at(
@@ -347,18 +337,7 @@ pub(crate) fn run_at(
     image: &Path,
     until_ticks: u64,
     wall: Duration,
-) -> Result<Output, ToolError> {
-    run_with(pace, machine, image, until_ticks, wall, Serial::Nowhere, &mut |_| {})
-}
-
-fn run_with(
-    pace: Pace,
-    machine: &Machine,
-    image: &Path,
-    until_ticks: u64,
-    wall: Duration,
     serial: Serial,
-    told: &mut dyn FnMut(&Path),
 ) -> Result<Output, ToolError> {
     let bytes = fs::read(image).map_err(|cause| of_file(image, cause))?;
     let no_image = || ToolError::NoImage { path: image.to_owned() };
@@ -380,8 +359,8 @@ fn run_with(
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut guest = Guest(command.spawn().map_err(|cause| machine.not_run(program, cause))?);
-    if let Serial::Terminal(link) = serial {
-        told_terminal(&mut guest.0, link, told);
+    if let Serial::Terminal { link, told } = serial {
+        tell_terminal(&mut guest.0, link, told);
     }
     let console = reader(guest.0.stdout.take());
     let errors = reader(guest.0.stderr.take());

@@ -5,19 +5,13 @@ mod board;
 
 use asmp_analysis::file::{from_toml, no_measurement};
 use asmp_analysis::{Task, Workload};
-use asmp_yartek::{Application, Ending, Map, Output, Robot, Serial, Table, Trace, run_connected};
-use board::{Board, Line, c_file, each};
+use asmp_yartek::{Application, Ending, Map, Output, Robot, Serial, Table, Trace, run};
+use board::{Board, Line, c_file, each, number};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-
-fn number(output: &Output, name: &str) -> u64 {
-    let mut lines = output.console.lines().filter_map(|line| line.strip_prefix(name));
-    let number = lines.next().and_then(|rest| rest.trim().parse().ok());
-    number.unwrap_or_else(|| panic!("no number {name} in {}", output.console))
-}
 
 #[test]
 fn threads_wait_sleep_end_and_overflow_while_jobs_interrupt_them() {
@@ -75,7 +69,7 @@ fn free_port() -> u16 {
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// QEMU's end of the line, once it is there.
+/// QEMU's end of the line. It opens its port some time after its start, and does not say when.
 fn connect(port: u16) -> TcpStream {
     let begun = Instant::now();
     loop {
@@ -116,8 +110,7 @@ fn run_with(
             // A board that ends by itself, at a time, need not wait for that.
             let serial = Serial::Tcp { port, is_fast: until_ticks > 0 };
             let wall = 2 * PATIENCE;
-            let ran = run_connected(&machine, image, until_ticks, wall, serial, &mut |_| {});
-            output = Some(ran.expect("a run"));
+            output = Some(run(&machine, image, until_ticks, wall, serial).expect("a run"));
             talks.join().expect("a talk");
         });
     });

@@ -4,15 +4,9 @@
 mod board;
 
 use asmp_analysis::Task;
-use asmp_yartek::{Application, Ending, Order, Output, Trace, expect};
-use board::{Board, Line, c_file, each};
+use asmp_yartek::{Application, Ending, Order, Trace, expect};
+use board::{Board, Line, c_file, each, number};
 use std::time::Instant;
-
-fn number(output: &Output, name: &str) -> u64 {
-    let mut lines = output.console.lines().filter_map(|line| line.strip_prefix(name));
-    let number = lines.next().and_then(|rest| rest.trim().parse().ok());
-    number.unwrap_or_else(|| panic!("no number {name} in {}", output.console))
-}
 
 /// Under a load of 90 %, the kernel included. `YARTEK_RAISES=1000000` for the long run.
 #[test]

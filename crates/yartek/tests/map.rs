@@ -268,15 +268,6 @@ fn event(line: &str) -> Option<Event> {
     Event::of(words.try_into().ok()?)
 }
 
-fn hex(line: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = line
-        .strip_prefix("map ")?
-        .chars()
-        .map(|c| c.to_digit(16).map(|digit| digit as u8))
-        .collect::<Option<_>>()?;
-    Some(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect())
-}
-
 /// A drive on a board.
 fn on_board(board: &Board, beam: &str, readings: usize, seconds: u64) {
     let tasks = tasks();
@@ -306,7 +297,7 @@ fn on_board(board: &Board, beam: &str, readings: usize, seconds: u64) {
         trace.jobs.iter().map(|job| (job.task, job.begun_ticks, job.end_ticks)).collect();
     let fired = apart(&jobs).unwrap_or_else(|both| panic!("{name}: {both} sound at once"));
     let events: Vec<Event> = trace.lines.iter().filter_map(|line| event(line)).collect();
-    let maps: Vec<Vec<u8>> = trace.lines.iter().filter_map(|line| hex(line)).collect();
+    let maps: Vec<Vec<u8>> = trace.lines.iter().filter_map(|line| Map::printed(line)).collect();
     assert_eq!(events.len() + maps.len(), trace.lines.len(), "{name}: other lines");
     compare(&events, &maps, Shape { most: readings, ..SHAPE });
     let echoes = events.iter().filter(|event| matches!(event, Event::Sonar { us: 1.., .. }));

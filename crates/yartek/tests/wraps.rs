@@ -4,7 +4,7 @@
 mod board;
 
 use asmp_analysis::Task;
-use asmp_yartek::{Application, Ending, Output, Trace, expect, run};
+use asmp_yartek::{Application, Ending, Output, Serial, Trace, expect, run};
 use board::{Board, Line, c_file, each};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn no_level_reads_the_clock_going_back_at_a_wrap() {
             board.build(&[BEGINS_AS_TOLD], Application::Files(&files), &table, &mut |image| {
                 for begin in begins(board) {
                     let wall = Duration::from_secs(60);
-                    let output = run(&machine, image, begin, wall).expect("a run");
+                    let output = run(&machine, image, begin, wall, Serial::Nowhere).expect("a run");
                     assert!(
                         output.console.ends_with("good\n"),
                         "{}: {begin:#x}: {output:?}",

@@ -9,7 +9,7 @@ use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, failure};
 use anyhow::Result;
 use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Board, Comparison, Order, Ran, expect};
+use asmp_yartek::{Application, Board, Comparison, Order, Ran, Serial, expect};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -58,7 +58,7 @@ pub fn compare(args: &Args) -> Result<u8> {
     let dir = tempfile::tempdir().map_err(|error| failure(UNEXPECTED, error.to_string()))?;
     let image = dir.path().join("image.elf");
     guest::build(&set, &board, Application::Spin, &image)?;
-    let guest = guest::run(&image, &board, expected.until_ticks, tasks.len())?;
+    let guest = guest::run(&image, &board, expected.until_ticks, tasks.len(), Serial::Nowhere)?;
     let found = expected.compare(tasks, &guest.trace);
     let sight = Sight { board: &board, tasks };
     if args.json {

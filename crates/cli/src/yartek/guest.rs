@@ -91,12 +91,7 @@ pub struct Guest {
 }
 
 /// Runs an image until so many ticks after its epoch. Its table has so many tasks.
-pub fn run(image: &Path, board: &Board, until_ticks: u64, tasks: usize) -> Result<Guest> {
-    run_connected(image, board, until_ticks, tasks, Serial::Nowhere)
-}
-
-/// The same, with a serial line that ends somewhere.
-pub fn run_connected(
+pub fn run(
     image: &Path,
     board: &Board,
     until_ticks: u64,
@@ -105,11 +100,7 @@ pub fn run_connected(
 ) -> Result<Guest> {
     let time = Duration::from_nanos(board.rate().ns_up(until_ticks).unwrap_or(u64::MAX));
     let wall = time.saturating_mul(SLOWER).max(WALL_AT_LEAST);
-    let machine = board.machine();
-    let output =
-        asmp_yartek::run_connected(&machine, image, until_ticks, wall, serial, &mut |terminal| {
-            eprintln!("serial line: {}", terminal.display())
-        });
+    let output = asmp_yartek::run(&board.machine(), image, until_ticks, wall, serial);
     let output = output.map_err(|error| of_tool(&error))?;
     let trace = Trace::of(&output.console, tasks);
     let trouble = trouble(&trace, output.ending, wall);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek map`: fetches the robot's map, and draws it.
 
+use super::tcp_port;
 use crate::analyze::files::{separate, write, wrong};
-use crate::exit::{BAD_GUEST, failure};
+use crate::exit::{BAD_GUEST, USAGE, failure};
 use anyhow::Result;
 use asmp_yartek::{ANSWER_WITHIN, Map, Robot, walls};
 use std::fs;
@@ -31,14 +32,8 @@ pub struct Args {
 }
 
 pub fn map(args: &Args) -> Result<u8> {
-    let from = args.from.to_string_lossy();
-    let port = from.strip_prefix("tcp:").map(str::parse::<u16>);
-    let (bytes, how, robot) = match port {
-        Some(Ok(port)) if port != 0 => fetched(port)?,
-        Some(_) => {
-            let what = "is no port: give tcp: and a number from 1 to 65535";
-            return Err(wrong(&args.from, what));
-        }
+    let (bytes, how, robot) = match tcp_port(&args.from.to_string_lossy()) {
+        Some(port) => fetched(port.map_err(|what| failure(USAGE, what))?)?,
         None => {
             separate(std::slice::from_ref(&args.from), &[("-o", Some(args.output.as_path()))])?;
             (printed(&args.from)?, String::new(), None)
@@ -79,11 +74,9 @@ fn fetched(port: u16) -> Result<(Vec<u8>, String, Option<Robot<TcpStream>>)> {
 fn printed(path: &Path) -> Result<Vec<u8>> {
     let text = fs::read(path).map_err(|error| wrong(path, &error.to_string()))?;
     let text = String::from_utf8_lossy(&text);
-    let last = text.lines().filter_map(|line| line.strip_prefix("map ")).next_back();
-    let digits = last.ok_or_else(|| {
+    let last = text.lines().rfind(|line| line.starts_with("map "));
+    let line = last.ok_or_else(|| {
         wrong(path, "has no map: a robot prints one each ten seconds, until a command comes")
     })?;
-    let pairs = digits.as_bytes().chunks(2);
-    let bytes = pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok());
-    bytes.collect::<Option<_>>().ok_or_else(|| wrong(path, "has a map that is not hexadecimal"))
+    Map::printed(line).ok_or_else(|| wrong(path, "has a map that is not hexadecimal"))
 }

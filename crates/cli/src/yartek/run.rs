@@ -3,7 +3,7 @@
 
 use super::guest::{self, Set};
 use super::project::Project;
-use super::{board_help, board_of};
+use super::{board_help, board_of, tcp_port};
 use crate::analyze::files::{separate, tasks, write, wrong};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
@@ -67,13 +67,10 @@ enum Line {
 }
 
 fn serial(text: &str) -> Result<Line, String> {
-    let port = |text: &str| text.parse().ok().filter(|port| *port != 0);
-    match text.split_once(':') {
+    match tcp_port(text) {
+        Some(port) => port.map(Line::Tcp),
         None if text == "pty" => Ok(Line::Terminal),
-        Some(("tcp", text)) => port(text).map(Line::Tcp).ok_or_else(|| {
-            format!("{text} is no port: give a number from 1 to 65535, for example tcp:5555")
-        }),
-        _ => Err("give pty, or tcp: and a port, for example tcp:5555".to_owned()),
+        None => Err("give pty, or tcp: and a port, for example tcp:5555".to_owned()),
     }
 }
 
@@ -117,10 +114,13 @@ pub fn run(args: &Args) -> Result<u8> {
     let link = dir.path().join("serial");
     let serial = match args.serial {
         None => Serial::Nowhere,
-        Some(Line::Terminal) => Serial::Terminal(&link),
+        Some(Line::Terminal) => Serial::Terminal {
+            link: &link,
+            told: &|terminal| eprintln!("serial line: {}", terminal.display()),
+        },
         Some(Line::Tcp(port)) => Serial::Tcp { port, is_fast: false },
     };
-    let mut guest = guest::run_connected(&image, &board, until_ticks, count, serial)?;
+    let mut guest = guest::run(&image, &board, until_ticks, count, serial)?;
     let trace = &mut guest.trace;
     // It ends itself when its background comes to it.
     trace.jobs.retain(|job| job.begun_ticks < until_ticks);

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "tests and the example each use a part")]
 
 use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Clock, Machine, Output, ToolError, build, missing, run};
+use asmp_yartek::{Application, Clock, Machine, Output, Serial, ToolError, build, missing, run};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +21,13 @@ pub struct Board(pub asmp_yartek::Board);
 /// One of `yartek/test`.
 pub fn c_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek/test").join(name)
+}
+
+/// What a guest printed behind a name, in decimal.
+pub fn number(output: &Output, name: &str) -> u64 {
+    let mut lines = output.console.lines().filter_map(|line| line.strip_prefix(name));
+    let number = lines.next().and_then(|rest| rest.trim().parse().ok());
+    number.unwrap_or_else(|| panic!("no number {name} in {}", output.console))
 }
 
 pub struct Line {
@@ -126,7 +133,8 @@ impl Board {
         let mut output = None;
         let machine = self.0.machine();
         let built = self.build(words, application, table, &mut |image| {
-            output = Some(run(&machine, image, until_ticks, wall()).expect("a run"));
+            let ran = run(&machine, image, until_ticks, wall(), Serial::Nowhere);
+            output = Some(ran.expect("a run"));
         });
         built.expect("an image");
         output.expect("an image that was run")
