@@ -70,6 +70,12 @@ void yk_port_serial_ask(void);
  */
 void yk_port_switch(void **keep, void *pointer);
 void *yk_port_stack_for(uint32_t *top, void (*begin)(void));
+/*
+ * For modules/program.c. The image's section .text, which does not change while it runs, and where
+ * it ends. What has been written to memory may be executed after the call.
+ */
+extern const uint8_t yk_port_text[], yk_port_text_end[];
+void yk_port_new_code(void);
 /* Leaves an emulator with that exit code. On a board it waits for ever. */
 _Noreturn void yk_port_exit(int code);
 /* A job of yk_spin() looks at the clock and ends within so many ticks. */

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-enum { LINE = 64, WORDS = 2, COLUMN = 10 };
+enum { LINE = 100, WORDS = 3, COLUMN = 10 };
 
 /* Of the table that asmp has made, in the order of the task file. Other tables may lack them. */
 extern const char *const yk_task_names[] __attribute__((weak));
@@ -133,7 +133,7 @@ static void headings(const char *of, const char *const *headings)
 	end();
 }
 
-static void stat(const struct yk_shell *shell, const char *unused)
+static void stat(const struct yk_shell *shell, char *const unused[])
 {
 	static const char *const of_tasks[] = { "ended",    "missed",   "skipped", "over",
 						"lateness", "response", "run",     NULL };
@@ -170,7 +170,7 @@ static void stat(const struct yk_shell *shell, const char *unused)
 	}
 }
 
-static void ps(const struct yk_shell *shell, const char *unused)
+static void ps(const struct yk_shell *shell, char *const unused[])
 {
 	static const char *const states[] = { "ended", "ready", "waits", "sleeps" };
 	static const char *const columns[] = { "state", "stack", "unused", NULL };
@@ -187,7 +187,7 @@ static void ps(const struct yk_shell *shell, const char *unused)
 	}
 }
 
-static void mem(const struct yk_shell *shell, const char *unused)
+static void mem(const struct yk_shell *shell, char *const unused[])
 {
 	(void)unused;
 	if (shell->heap) {
@@ -205,7 +205,7 @@ static void mem(const struct yk_shell *shell, const char *unused)
 	yk_shell_text(" bytes\r\n");
 }
 
-static void ls(const struct yk_shell *shell, const char *unused)
+static void ls(const struct yk_shell *shell, char *const unused[])
 {
 	const struct yk_disk_file *file;
 	uint32_t at = 0;
@@ -222,12 +222,12 @@ static void ls(const struct yk_shell *shell, const char *unused)
 	}
 }
 
-static void cat(const struct yk_shell *shell, const char *name)
+static void cat(const struct yk_shell *shell, char *const words[])
 {
 	uint32_t handle, done;
 	char byte;
 
-	if (!shell->disk || yk_disk_open(shell->disk, name, YK_DISK_OLD, &handle) != YK_DISK_OK) {
+	if (!shell->disk || yk_disk_open(shell->disk, words[1], YK_DISK_OLD, &handle) != YK_DISK_OK) {
 		yk_shell_text("no such file, or too many are open: ls lists the files\r\n");
 		return;
 	}
@@ -239,32 +239,114 @@ static void cat(const struct yk_shell *shell, const char *name)
 	yk_disk_close(shell->disk, handle);
 }
 
-static void exec(const struct yk_shell *shell, const char *name)
+static void rm(const struct yk_shell *shell, char *const words[])
 {
-	const struct yk_program *program = shell->programs;
-	struct yk_place *place = shell->places;
-	uint32_t n = 0;
+	if (!shell->disk || yk_disk_unlink(shell->disk, words[1]) != YK_DISK_OK)
+		yk_shell_text("no such file, or it is open: ls lists the files\r\n");
+}
 
-	while (n < shell->programs_count && !is_same(program[n].name, name))
-		n++;
-	if (n == shell->programs_count) {
-		yk_shell_text("no such program: help lists them\r\n");
+/* 0 to 15. Else: it is no digit. */
+static uint32_t digit(char of)
+{
+	if (of >= '0' && of <= '9')
+		return (uint32_t)(of - '0');
+	return of >= 'a' && of <= 'f' ? (uint32_t)(of - 'a' + 10) : 16;
+}
+
+/* How many bytes, which are written over the digits. LINE: they are no bytes. */
+static uint32_t bytes_of(char *digits)
+{
+	uint32_t count = 0;
+
+	for (const char *at = digits; *at; at += 2) {
+		uint32_t high = digit(at[0]), low = at[1] ? digit(at[1]) : 16;
+
+		if (high > 15 || low > 15)
+			return LINE;
+		digits[count++] = (char)(high << 4 | low);
+	}
+	return count;
+}
+
+static void append(const struct yk_shell *shell, char *const words[])
+{
+	uint32_t handle, done, count = bytes_of(words[2]);
+	char byte;
+
+	if (count == LINE) {
+		yk_shell_text("bytes are pairs of the digits 0-9 and a-f\r\n");
 		return;
 	}
-	program += n;
-	for (n = 0; n < shell->places_count; n++, place++)
-		if (yk_thread_begin(&place->thread, program->name, program->run, program->argument,
-				    place->stack, place->words))
+	if (!shell->disk ||
+	    yk_disk_open(shell->disk, words[1], YK_DISK_MAKE, &handle) != YK_DISK_OK) {
+		yk_shell_text("not written: the name is too long, or there are too many files\r\n");
+		return;
+	}
+	while (yk_disk_read(shell->disk, handle, &byte, 1, &done) == YK_DISK_OK && done)
+		;
+	if (yk_disk_write(shell->disk, handle, words[2], count, &done) != YK_DISK_OK)
+		yk_shell_text("the disk is full: rm removes files\r\n");
+	yk_disk_close(shell->disk, handle);
+}
+
+static void begin(const struct yk_shell *shell, const char *name, void (*run)(void *argument),
+		  void *argument)
+{
+	struct yk_place *place = shell->places;
+
+	for (uint32_t n = 0; n < shell->places_count; n++, place++)
+		if (yk_thread_begin(&place->thread, name, run, argument, place->stack, place->words))
 			return;
 	yk_shell_text("no place is free: kill a program, or let it end\r\n");
 }
 
-static void kill(const struct yk_shell *shell, const char *name)
+/* Of the disk. */
+static void load(const struct yk_shell *shell, const char *name)
+{
+	struct yk_area *area = shell->area;
+	const char *why;
+
+	for (uint32_t n = 0; n < shell->places_count; n++) {
+		const struct yk_thread *thread = &shell->places[n].thread;
+
+		if (thread->state != YK_THREAD_ENDED && thread->name == area->name) {
+			yk_shell_text("the area of programs is in use: kill ");
+			yk_shell_text(area->name);
+			end();
+			return;
+		}
+	}
+	why = area->load(area, shell->disk, name);
+	if (!why) {
+		begin(shell, area->name, area->run, NULL);
+	} else {
+		yk_shell_text(why);
+		end();
+	}
+}
+
+static void exec(const struct yk_shell *shell, char *const words[])
+{
+	const struct yk_program *program = shell->programs;
+
+	for (uint32_t n = 0; n < shell->programs_count; n++, program++) {
+		if (is_same(program->name, words[1])) {
+			begin(shell, program->name, program->run, program->argument);
+			return;
+		}
+	}
+	if (shell->disk && shell->area)
+		load(shell, words[1]);
+	else
+		yk_shell_text("no such program: help lists them\r\n");
+}
+
+static void kill(const struct yk_shell *shell, char *const words[])
 {
 	for (uint32_t n = 0; n < shell->places_count; n++) {
 		struct yk_thread *thread = &shell->places[n].thread;
 
-		if (thread->state != YK_THREAD_ENDED && is_same(thread->name, name)) {
+		if (thread->state != YK_THREAD_ENDED && is_same(thread->name, words[1])) {
 			yk_thread_kill(thread);
 			return;
 		}
@@ -272,37 +354,40 @@ static void kill(const struct yk_shell *shell, const char *name)
 	yk_shell_text("no such program runs: ps lists them\r\n");
 }
 
-static void help(const struct yk_shell *shell, const char *unused);
+static void help(const struct yk_shell *shell, char *const unused[]);
 
 static const struct command {
 	const char *name;
-	/* Of what it needs. NULL: nothing. */
+	/* What it needs, and how many words that are. NULL: nothing. */
 	const char *needs;
+	uint32_t count;
 	const char *does;
-	void (*run)(const struct yk_shell *shell, const char *word);
+	void (*run)(const struct yk_shell *shell, char *const words[]);
 } commands[] = {
-	{ "help", NULL, "this list", help },
-	{ "stat", NULL, "jobs and interrupts so far, longest times in ticks", stat },
-	{ "ps", NULL, "threads; their stacks in words", ps },
-	{ "mem", NULL, "memory that is free", mem },
-	{ "ls", NULL, "files, and their bytes", ls },
-	{ "cat", "FILE", "print a file", cat },
-	{ "exec", "PROGRAM", "begin a program", exec },
-	{ "kill", "PROGRAM", "end a program that runs", kill },
+	{ "help", NULL, 0, "this list", help },
+	{ "stat", NULL, 0, "jobs and interrupts so far, longest times in ticks", stat },
+	{ "ps", NULL, 0, "threads; their stacks in words", ps },
+	{ "mem", NULL, 0, "memory that is free", mem },
+	{ "ls", NULL, 0, "files, and their bytes", ls },
+	{ "cat", "FILE", 1, "print a file", cat },
+	{ "append", "FILE BYTES", 2, "write bytes behind a file, as 0a1b2c", append },
+	{ "rm", "FILE", 1, "remove a file", rm },
+	{ "exec", "PROGRAM", 1, "begin a program", exec },
+	{ "kill", "PROGRAM", 1, "end a program that runs", kill },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-static void help(const struct yk_shell *shell, const char *unused)
+static void help(const struct yk_shell *shell, char *const unused[])
 {
 	(void)unused;
 	for (uint32_t n = 0; n < COMMANDS; n++) {
-		left(commands[n].name, 5);
+		left(commands[n].name, 7);
 		left(commands[n].needs ? commands[n].needs : "", 15);
 		yk_shell_text(commands[n].does);
 		end();
 	}
 	for (uint32_t n = 0; n < shell->programs_count; n++) {
-		left("exec", 5);
+		left("exec", 7);
 		left(shell->programs[n].name, 15);
 		yk_shell_text(shell->programs[n].does);
 		end();
@@ -343,13 +428,13 @@ static void obey(const struct yk_shell *shell, char *line)
 	if (n == COMMANDS) {
 		yk_shell_text(words[0]);
 		yk_shell_text(": no such command: help lists them\r\n");
-	} else if (count != 1 + (command->needs != NULL)) {
+	} else if (count != 1 + command->count) {
 		yk_shell_text("usage: ");
 		left(command->name, 0);
 		yk_shell_text(command->needs ? command->needs : "");
 		end();
 	} else {
-		command->run(shell, count > 1 ? words[1] : NULL);
+		command->run(shell, words);
 	}
 }
 

@@ -11,10 +11,11 @@
 #define YK_SHELL_H
 
 #include "heap.h"
+#include "program.h"
 #include "ramdisk.h"
 #include "thread.h"
 
-/* What `exec` begins. */
+/* What `exec` begins, beside programs of the disk. */
 struct yk_program {
 	const char *name;
 	/* In one line, for `help`. */
@@ -37,6 +38,8 @@ struct yk_shell {
 	struct yk_place *places;
 	uint32_t places_count;
 	struct yk_disk *disk;
+	/* For programs of the disk. */
+	struct yk_area *area;
 	const struct yk_heap *heap;
 };
 

@@ -182,6 +182,13 @@ Examples:
   asmp yartek map printed.txt -o map.svg
       Draw the last map that a robot has printed.";
 
+pub const YARTEK_PROGRAM: &str = "\
+Examples:
+  asmp yartek program count.c --image shell.elf --to tcp:5555
+      Send it to the board that runs shell.elf with --serial tcp:5555, as the file count.
+  asmp yartek program count.c --image shell.elf -o count.txt
+      Write the lines of the shell that make the file, to be sent by a terminal program.";
+
 pub const YARTEK_BENCH: &str = "\
 Examples:
   asmp yartek bench --board mps2-an385

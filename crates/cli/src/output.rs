@@ -18,13 +18,18 @@ const MOST_LINKS: usize = 40;
 /// leads to (`/dev/stdout` is one) and a device are written in place. A link of another user, a
 /// FIFO and the like are refused. Errors have exit code 40.
 pub fn write(path: &Path, text: &str) -> Result<()> {
+    write_bytes(path, text.as_bytes())
+}
+
+/// The same of bytes that are no text.
+pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     // SAFETY: geteuid takes nothing and cannot fail.
     let user = unsafe { libc::geteuid() };
     let target = target(path, user).map_err(|reason| wrong(path, &reason))?;
     let written = match target {
-        Target::Whole => replace_file(path, text.as_bytes(), 0o666),
-        Target::Opened(path) => std::fs::write(path, text),
-        Target::Behind(path) => write_behind(&path, text),
+        Target::Whole => replace_file(path, bytes, 0o666),
+        Target::Opened(path) => std::fs::write(path, bytes),
+        Target::Behind(path) => write_behind(&path, bytes),
     };
     written.map_err(|error| wrong(path, &format!("cannot be written: {error}")))
 }
@@ -100,7 +105,7 @@ fn is_descriptor(path: &Path) -> bool {
 }
 
 /// The last name is no link: one that has come since is not followed, and a FIFO not waited for.
-fn write_behind(path: &Path, text: &str) -> io::Result<()> {
+fn write_behind(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = File::options();
     options.write(true).create(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
     let mut file = options.open(path)?;
@@ -108,7 +113,7 @@ fn write_behind(path: &Path, text: &str) -> io::Result<()> {
         return Err(io::Error::new(ErrorKind::InvalidInput, NO_FILE));
     }
     file.set_len(0)?;
-    file.write_all(text.as_bytes())
+    file.write_all(bytes)
 }
 
 #[cfg(test)]
@@ -165,7 +170,7 @@ mod tests {
             let refused = format!("{:#}", write(path, "text").unwrap_err());
             assert!(refused.contains("no regular file") && refused.contains("/dev/stdout"));
         }
-        assert_eq!(write_behind(&fifo, "").unwrap_err().raw_os_error(), Some(libc::ENXIO));
+        assert_eq!(write_behind(&fifo, b"").unwrap_err().raw_os_error(), Some(libc::ENXIO));
         let circle = dir.path().join("circle");
         symlink(&circle, &circle).unwrap();
         assert!(target(&circle, 0).is_err());

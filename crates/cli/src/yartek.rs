@@ -8,6 +8,7 @@ mod compare;
 mod guest;
 mod map;
 mod new;
+mod program;
 mod project;
 mod run;
 
@@ -71,6 +72,14 @@ pub enum Yartek {
     /// The robot is `yartek/app/robot` of the sources: six sonars in three simulated rooms.
     #[command(after_long_help = examples::YARTEK_MAP)]
     Map(map::Args),
+    /// Make a program that a running board begins from its disk
+    ///
+    /// Links C files for the program area of an image, and puts the program on the RAM disk of a
+    /// board that runs this image with a shell, as `yartek/app/shell` of the sources. There `exec
+    /// NAME` begins it. It may call the functions that the image has. The board refuses a program
+    /// that came damaged, or is for another image or processor.
+    #[command(after_long_help = examples::YARTEK_PROGRAM)]
+    Program(program::Args),
 }
 
 pub fn yartek(action: &Yartek) -> Result<u8> {
@@ -82,6 +91,7 @@ pub fn yartek(action: &Yartek) -> Result<u8> {
         Yartek::Compare(args) => compare::compare(args),
         Yartek::Bench(args) => bench::bench(args),
         Yartek::Map(args) => map::map(args),
+        Yartek::Program(args) => program::program(args),
     }
 }
 

@@ -80,6 +80,7 @@ impl Board {
             serial: &self.serial,
             compiler: &self.compiler,
             flags: &self.flags,
+            elf_machine: self.elf_machine,
             masking: &self.masking,
         }
     }

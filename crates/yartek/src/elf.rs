@@ -20,6 +20,15 @@ const END_OF_A_TRACE: &str = "yk_trace_until";
 /// `yartek/port/*/link.ld`: the stack grows from here towards what is below.
 const TOP_OF_THE_STACK: &str = "yk_port_stack";
 
+/// Part of an image that is in the board's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Placed<'a> {
+    pub address: u32,
+    pub size: u32,
+    /// `None`: zeros, which the file does not have.
+    pub bytes: Option<&'a [u8]>,
+}
+
 /// What an image needs of a board.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sizes {
@@ -101,6 +110,34 @@ impl<'a> Elf<'a> {
         }
         sizes.stack_bytes = top.checked_sub(end_of_variables)?;
         Some(sizes)
+    }
+
+    /// The sections that are in memory.
+    pub(crate) fn placed(&self) -> impl Iterator<Item = Placed<'a>> {
+        let count = self.number::<2>(48).unwrap_or(0) as usize;
+        (0..count).filter_map(|index| {
+            let at = self.section(index)?;
+            let field = |offset| self.number::<4>(at.checked_add(offset)?);
+            let (kind, flags, address, size) = (field(4)?, field(8)?, field(12)?, field(20)?);
+            let from = field(16)? as usize;
+            let bytes = || self.bytes.get(from..from.checked_add(size as usize)?);
+            let bytes = if kind == NOTHING_IN_THE_FILE { None } else { Some(bytes()?) };
+            (flags & IN_MEMORY != 0 && size > 0).then_some(Placed { address, size, bytes })
+        })
+    }
+
+    /// What the image puts into memory from an address up to another.
+    pub(crate) fn memory(&self, from: u32, to: u32) -> Option<&'a [u8]> {
+        self.placed().find_map(|part| {
+            let offset = |address: u32| address.checked_sub(part.address).map(|at| at as usize);
+            part.bytes?.get(offset(from)?..offset(to)?)
+        })
+    }
+
+    /// The word that a variable begins with.
+    pub(crate) fn begin_of(&self, address: u32) -> Option<u32> {
+        let bytes: [u8; 4] = self.memory(address, address.checked_add(4)?)?.try_into().ok()?;
+        Some(if self.is_big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) })
     }
 
     /// The address of a variable or a function.

@@ -16,6 +16,7 @@ mod link;
 #[cfg(feature = "core-c")]
 mod link_c;
 mod map;
+mod program;
 mod proof;
 mod sources;
 mod table;
@@ -48,6 +49,8 @@ pub use link::{Counts, MAX_FRAME_BYTES, Receiver, Sender};
 pub use link_c::BoardLink;
 /// The map of the robot of the case study.
 pub use map::{Map, MapError, Wall, walls};
+/// Programs that are not in an image.
+pub use program::{ProgramError, SendError, is_disk_name, program, send, shell_lines};
 /// Whether a set meets its deadlines on a board.
 pub use proof::{Proof, prove};
 /// What a project begins with.

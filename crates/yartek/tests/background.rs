@@ -5,7 +5,9 @@ mod board;
 
 use asmp_analysis::file::{from_toml, no_measurement};
 use asmp_analysis::{Task, Workload};
-use asmp_yartek::{Application, Ending, Map, Output, Robot, Serial, Table, Trace, run};
+use asmp_yartek::{
+    Application, Ending, Map, Output, Robot, Serial, Table, Trace, program, run, send,
+};
 use board::{Board, Line, c_file, each, number};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -97,7 +99,7 @@ fn run_with(
     files: &[PathBuf],
     table: &str,
     until_ticks: u64,
-    talk: impl FnOnce(&mut TcpStream) + Send,
+    talk: impl FnOnce(&mut TcpStream, &Path) + Send,
 ) -> Output {
     let mut output = None;
     let mut talk = Some(talk);
@@ -105,10 +107,10 @@ fn run_with(
         let port = free_port();
         let talk = talk.take().expect("it is called once");
         thread::scope(|scope| {
-            let talks = scope.spawn(move || talk(&mut connect(port)));
+            let talks = scope.spawn(move || talk(&mut connect(port), image));
             let machine = board.0.machine();
             // A board that ends by itself, at a time, need not wait for that.
-            let serial = Serial::Tcp { port, is_fast: until_ticks > 0 };
+            let serial = Serial::Tcp { port, is_fast: until_ticks > 0, told: None };
             let wall = 2 * PATIENCE;
             output = Some(run(&machine, image, until_ticks, wall, serial).expect("a run"));
             talks.join().expect("a talk");
@@ -125,7 +127,7 @@ fn no_byte_of_the_serial_line_is_lost_in_either_direction() {
         let lines = [Line { service: "serve", most: 4 }];
         let table = board.table(&[("yk_spin", Task::new("a", 300, 1000), "YK_FINISH")], &lines);
         let sent: Vec<u8> = (0..BYTES).map(|n| (n * 7 % 113) as u8).collect();
-        let output = run_with(board, &[c_file("echo.c")], &table, 0, |line| {
+        let output = run_with(board, &[c_file("echo.c")], &table, 0, |line, _| {
             let mut came = vec![0; BYTES];
             let mut at = 0;
             // Pieces of all lengths, none longer than there is room for.
@@ -181,25 +183,20 @@ fn an_unprepared_person_finds_the_way_in_the_shell() {
     let workload = workload("shell");
     each(|board| {
         let table = Table::of(&workload, board.0.rate()).expect("a table").source(None);
-        let output = run_with(board, &[app("shell").join("main.c")], &table, 0, |line| {
-            // Its first question came before we were there, or comes now.
-            line.write_all(b"\x03").expect("sent");
-            let mut has_come = Vec::new();
-            while !has_come.ends_with(b"^C\r\n> ") {
-                let mut byte = [0];
-                line.read_exact(&mut byte).expect("a question");
-                has_come.push(byte[0]);
-            }
+        let output = run_with(board, &[app("shell").join("main.c")], &table, 0, |line, _| {
+            greet(line);
             let mut ask = |command: &str| answer(line, command);
             assert_eq!(ask("what"), "what: no such command: help lists them\n");
             let help = ask("help");
-            for word in ["help", "stat", "ps", "mem", "ls", "cat", "exec", "kill", "note", "spin"] {
+            for word in
+                ["help", "stat", "ps", "mem", "ls", "cat", "append", "rm", "exec", "kill", "note"]
+            {
                 assert!(help.contains(word), "{word} in {help}");
             }
             assert_eq!(ask("ls"), "");
             assert!(ask("cat log").starts_with("no such file"));
             assert_eq!(ask("exec"), "usage: exec PROGRAM\n");
-            assert_eq!(ask("exec it"), "no such program: help lists them\n");
+            assert_eq!(ask("exec it"), "no such program: help and ls list them\n");
             assert_eq!((ask("exec note"), ask("exec note")), (String::new(), String::new()));
             let files = ask("ls");
             assert_eq!(files.split_whitespace().collect::<Vec<_>>(), ["log", "24"]);
@@ -211,11 +208,11 @@ fn an_unprepared_person_finds_the_way_in_the_shell() {
             assert_eq!(ask("ps").lines().filter(|line| line.starts_with("spin")).count(), 1);
             assert!(ask("kill note").starts_with("no such program runs"));
             // Backspace, and a line that is too long.
-            assert!(ask("mex\x08m").contains("960 bytes"));
-            assert!(ask(&"x".repeat(80)).ends_with("x: no such command: help lists them\n"));
+            assert!(ask("mex\x08m").contains("3008 bytes"));
+            assert!(ask(&"x".repeat(120)).ends_with("x: no such command: help lists them\n"));
             // A cursor key; and an LF after the CR before.
-            assert!(ask("\x1b[Amem").contains("960 bytes"));
-            assert!(ask("\nmem").contains("960 bytes"));
+            assert!(ask("\x1b[Amem").contains("3008 bytes"));
+            assert!(ask("\nmem").contains("3008 bytes"));
             let stat = ask("stat");
             let of = |name: &str| {
                 let row = stat.lines().find(|line| line.starts_with(name));
@@ -229,6 +226,74 @@ fn an_unprepared_person_finds_the_way_in_the_shell() {
         assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
     });
 }
+
+/// The shell's answer after Ctrl-C: it asks then, whether or not it has asked before.
+fn greet(line: &mut TcpStream) {
+    line.write_all(b"\x03").expect("sent");
+    let mut has_come = Vec::new();
+    while !has_come.ends_with(b"^C\r\n> ") {
+        let mut byte = [0];
+        line.read_exact(&mut byte).expect("a question");
+        has_come.push(byte[0]);
+    }
+}
+
+#[test]
+fn a_program_runs_from_the_disk_and_one_that_is_damaged_or_of_another_image_does_not() {
+    let workload = workload("shell");
+    each(|board| {
+        let table = Table::of(&workload, board.0.rate()).expect("a table").source(None);
+        let talk = |line: &mut TcpStream, image: &Path| {
+            let made = |name: &str| program(image, &[c_file(name)]).expect("a program");
+            greet(line);
+            assert!(answer(line, "exec count").starts_with("no such program: help and ls"));
+            let good = made("count.c");
+            for again in 0..2 {
+                send(line, "count", &good).expect("sent");
+                assert_eq!(answer(line, "exec count"), "", "{again}");
+                let mut says = [0; 20];
+                line.read_exact(&mut says).expect("what it says");
+                assert_eq!(&says, b"one two three good\r\n", "{}", board.name());
+            }
+            // Each word of the header, and the bytes behind it.
+            let whys = ["no program", "a program for another processor", "a program for another"];
+            let whys = whys.into_iter().chain(["damaged: send", "too long", "damaged: send"]);
+            let whys =
+                whys.chain(["a program for another image", "damaged: send", "damaged: send"]);
+            for (at, why) in whys.enumerate() {
+                let mut bad = good.clone();
+                bad[4 * at + 3] ^= 4;
+                bad[4 * at] ^= u8::from(at == 4);
+                send(line, "bad", &bad).expect("sent");
+                let said = answer(line, "exec bad");
+                assert!(said.starts_with(why), "{}: word {at}: {said}", board.name());
+            }
+            for short in [0, 31, 32, good.len() - 1] {
+                send(line, "bad", &good[..short]).expect("sent");
+                let said = answer(line, "exec bad");
+                let is_told = match short {
+                    0 => said.starts_with("no such program"),
+                    1..32 => said.starts_with("no program"),
+                    _ => said.starts_with("damaged"),
+                };
+                assert!(is_told, "{}: {short} bytes: {said}", board.name());
+            }
+            send(line, "turns", &made("turns.c")).expect("sent");
+            assert_eq!(answer(line, "exec turns"), "");
+            assert_eq!(answer(line, "exec count"), "the area of programs is in use: kill turns\n");
+            assert_eq!((answer(line, "kill turns"), answer(line, "rm bad")), Default::default());
+            assert_eq!(answer(line, "append note xy"), BYTES_ARE);
+            assert_eq!(answer(line, "append note 0"), BYTES_ARE);
+            let refused = send(line, "long", &[0; 4000]).expect_err("too long for the disk");
+            assert!(refused.to_string().contains("the disk is full"), "{refused}");
+            send_last(line, b"exec end\r");
+        };
+        let output = run_with(board, &[app("shell").join("main.c")], &table, 0, talk);
+        assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+    });
+}
+
+const BYTES_ARE: &str = "bytes are pairs of the digits 0-9 and a-f\n";
 
 #[test]
 fn the_robot_sends_its_map_while_it_drives_and_misses_no_deadline() {
@@ -248,7 +313,7 @@ fn the_robot_sends_its_map_while_it_drives_and_misses_no_deadline() {
             .collect();
         let (mut maps, mut cells) = (0, 0);
         let until = board.ticks(SECONDS * 1_000_000);
-        let output = run_with(board, &files, &table.source(None), until, |line| {
+        let output = run_with(board, &files, &table.source(None), until, |line, _| {
             let mut robot = Robot::at(&mut *line);
             // Until it ends.
             while let Ok(fetched) = robot.map() {

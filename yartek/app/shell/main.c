@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* A shell on the serial line, with a disk, and programs that it begins. */
+/*
+ * A shell on the serial line, with a disk, and programs that it begins: some of this image, and those
+ * that `asmp yartek program` sends to the disk.
+ */
 #include "yartek.h"
 
 #include "serial.h"
@@ -8,7 +11,7 @@
 
 #include <stddef.h>
 
-enum { SERIAL_LINE = 0, BLOCKS = 16, FILES = 4, HANDLES = 2, STACK = 512, PLACES = 2 };
+enum { SERIAL_LINE = 0, BLOCKS = 48, FILES = 4, HANDLES = 2, STACK = 512, PLACES = 2, AREA = 512 };
 
 static struct yk_disk_block blocks[BLOCKS];
 static struct yk_disk_file files[FILES];
@@ -65,12 +68,20 @@ static struct yk_place places[PLACES] = {
 	{ .stack = stacks[1], .words = STACK },
 	{ .stack = stacks[2], .words = STACK },
 };
+static uint32_t area_words[AREA];
+/* `asmp yartek program` finds it by its name. */
+struct yk_area yk_program_area = {
+	.words = area_words,
+	.size = sizeof area_words,
+	.load = yk_program_load,
+};
 static struct yk_shell shell = {
 	.programs = programs,
 	.programs_count = sizeof programs / sizeof *programs,
 	.places = places,
 	.places_count = PLACES,
 	.disk = &disk,
+	.area = &yk_program_area,
 };
 
 void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address)

@@ -218,3 +218,8 @@ void *yk_port_stack_for(uint32_t *top, void (*begin)(void))
 	top[-1] = (uint32_t)begin;
 	return top - 1 - KEPT;
 }
+
+/* The cache is off after a reset, and stays so. */
+void yk_port_new_code(void)
+{
+}

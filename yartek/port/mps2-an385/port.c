@@ -239,3 +239,8 @@ void *yk_port_stack_for(uint32_t *top, void (*begin)(void))
 	top[-1] = (uint32_t)begin;
 	return top - KEPT;
 }
+
+void yk_port_new_code(void)
+{
+	__asm__ volatile("dsb\n\tisb" ::: "memory");
+}

@@ -4,11 +4,13 @@
 use super::guest::of_tool;
 use super::project::Project;
 use super::{board_help, on_board};
-use crate::analyze::files::{separate, write};
-use crate::exit::{NOT_PROVED, USAGE, failure};
+use crate::analyze::files::{separate, write, wrong};
+use crate::exit::{NOT_PROVED, UNEXPECTED, USAGE, failure};
+use crate::output::write_bytes;
 use crate::table::table;
 use anyhow::Result;
 use asmp_yartek::{Application, Part};
+use std::fs;
 use std::path::PathBuf;
 
 #[derive(Debug, clap::Args)]
@@ -74,7 +76,7 @@ pub fn build(args: &Args) -> Result<u8> {
         }
     };
     let source = set.table.source(Some(&proof));
-    let mut parts = vec![];
+    let (mut parts, mut bytes) = (vec![], None);
     if let Some(image) = image {
         let application = project.application()?;
         let entries = set.table.tasks.iter().map(|task| (&task.name, &task.entry));
@@ -86,11 +88,18 @@ pub fn build(args: &Args) -> Result<u8> {
             let cure = "for example --app main.c, or give the directory that has both";
             return Err(failure(USAGE, format!("{what}, {cure}")));
         }
-        let built = asmp_yartek::build(&set.board.machine(), application, &source, image);
+        let made = tempfile::NamedTempFile::new();
+        let made = made.map_err(|error| failure(UNEXPECTED, error.to_string()))?;
+        let built = asmp_yartek::build(&set.board.machine(), application, &source, made.path());
         parts = built.map_err(|error| of_tool(&error))?;
+        let read = fs::read(made.path()).map_err(|error| wrong(image, &error.to_string()))?;
+        bytes = Some((image, read));
     }
     if let Some(path) = &args.table {
         write(path, &source)?;
+    }
+    if let Some((image, bytes)) = bytes {
+        write_bytes(image, &bytes)?;
     }
     let tasks = set.table.tasks.len();
     for (_, path) in outputs.iter().filter_map(|(option, path)| Some((option, (*path)?))) {

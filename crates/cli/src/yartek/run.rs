@@ -52,9 +52,9 @@ pub struct Args {
     /// Connect the board's serial line
     ///
     /// `pty` makes a pseudoterminal and says which: picocom or screen opens it. `tcp:PORT` opens
-    /// that port, on this machine alone. The board waits for no client. Its time is then that of
-    /// this machine, which may be late: two runs differ, and missed deadlines are no failure.
-    /// Example: --serial pty
+    /// that port, on this machine alone, and says so. The board waits for no client. Its time is
+    /// then that of this machine, which may be late: two runs differ, and missed deadlines are no
+    /// failure. Example: --serial pty
     #[arg(long, value_name = "pty|tcp:PORT", value_parser = serial)]
     serial: Option<Line>,
 }
@@ -112,13 +112,17 @@ pub fn run(args: &Args) -> Result<u8> {
     ends(&image, &args.file)?;
     let count = tasks.as_ref().map_or(MAX_TASKS, Vec::len);
     let link = dir.path().join("serial");
+    let tell_port;
     let serial = match args.serial {
         None => Serial::Nowhere,
         Some(Line::Terminal) => Serial::Terminal {
             link: &link,
             told: &|terminal| eprintln!("serial line: {}", terminal.display()),
         },
-        Some(Line::Tcp(port)) => Serial::Tcp { port, is_fast: false },
+        Some(Line::Tcp(port)) => {
+            tell_port = move || eprintln!("serial line: tcp:{port}");
+            Serial::Tcp { port, is_fast: false, told: Some(&tell_port) }
+        }
     };
     let mut guest = guest::run(&image, &board, until_ticks, count, serial)?;
     let trace = &mut guest.trace;
