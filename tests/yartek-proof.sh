@@ -7,7 +7,7 @@
 # Problem:  a test runs some cases. That an interrupt comes between two given accesses to memory is
 #           one case of millions.
 # Approach: CBMC looks at all values of one step of the scheduler (K1). What levels share (K2, K3,
-#           K6, K7) is compiled with a call before each access to a volatile word, and run once for
+#           K4, K6, K7) is compiled with a call before each access to a volatile word, and run once for
 #           each sequence of interrupts there. Modules (K8, K10) run once for each sequence of
 #           calls.
 set -euo pipefail
@@ -66,6 +66,7 @@ proof() {
     random) at_random "$dir" ramdisk modules/ramdisk.c ;;
     serial) explored "$dir" serial proof/serial/code.c -Dstatic= -DYK_SERIAL_OUT=2 ;;
     ring | box) explored "$dir" "$1" "kernel/$1.c" ;;
+    alarm-*) explored "$dir" alarm "proof/${1#alarm-}/clock.c" ;;
     *) explored "$dir" clock "proof/$1/clock.c" ;;
     esac
 }
@@ -73,7 +74,8 @@ proof() {
 checked=(begins ended arrived next skipping skipped)
 explored=(lines arrivals ring box serial heap ramdisk random)
 for board in yartek/proof/*/clock.c; do
-    explored+=("$(basename "$(dirname "$board")")")
+    board=$(basename "$(dirname "$board")")
+    explored+=("$board" "alarm-$board")
 done
 case $* in
 '') proofs=("${checked[@]}" "${explored[@]}") ;;

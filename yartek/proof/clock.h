@@ -30,5 +30,9 @@ void timer_set(yk_ticks at);
 void timer_moves(yk_ticks at);
 /* The interrupt of the wrap is served. `false`: there is none. */
 bool timer_counts(void);
+/* For when the alarm has been set, if it has since the last call. The time is that of its set. */
+bool timer_alarm(yk_ticks now, yk_ticks *at);
+/* So much later the alarm may be: no handler that raises a line is so short. */
+extern const yk_ticks alarm_late;
 
 #endif

@@ -45,6 +45,8 @@ enum { ALARM = 1, LINES = 3, URGENT = 6 };
 /* PIT0 counts so many steps from wrap to wrap. (QEMU's does; the manual says one more.) */
 enum { WRAP = 0xffff };
 enum { FARTHEST = 0xffff };
+/* From a look at the clock to the set of the alarm and the next look: 1.5, without an interrupt. */
+enum { SET_WITHIN = 2 };
 
 /* link.ld, start.S */
 extern uint32_t yk_port_vectors[256];
@@ -56,17 +58,26 @@ static uint8_t source_of[YK_MAX_LINES];
 /* What the wraps are worth. The low half is written last, and read first. */
 static volatile uint32_t wrapped_high;
 static volatile uint32_t wrapped_low;
+/* The guard runs at the level that counts wraps. */
+static volatile bool is_guarding;
 /* The background's stack while it looks and sleeps, else 0. */
 volatile uint32_t *volatile yk_port_sleeper;
 
-static void YK_HANDLER count_wrap(void)
+static void count(void)
 {
 	uint32_t low = wrapped_low + WRAP;
 
 	wrapped_high += low < WRAP;
 	wrapped_low = low;
 	PIT0->control |= PIT_FLAG;
+}
+
+static void YK_HANDLER count_wrap(void)
+{
+	count();
+	is_guarding = true;
 	yk_guard();
+	is_guarding = false;
 }
 
 static void YK_HANDLER alarm(void)
@@ -77,24 +88,40 @@ static void YK_HANDLER alarm(void)
 
 yk_ticks yk_port_now(void)
 {
-	uint32_t high, low, count;
+	uint32_t high, low, left;
 
 	/* It counts down. Right after a wrap, its interrupt may not be taken yet. */
-	do {
+	for (;;) {
 		low = wrapped_low;
 		high = wrapped_high;
-		count = PIT0->count;
-	} while (PIT0->control & PIT_FLAG || low != wrapped_low);
-	return ((yk_ticks)high << 32 | low) + (WRAP - count);
+		left = PIT0->count;
+		if (!(PIT0->control & PIT_FLAG) && low == wrapped_low)
+			return ((yk_ticks)high << 32 | low) + (WRAP - left);
+		/* Nor is it before the guard returns, which may look for long. */
+		if (is_guarding && PIT0->control & PIT_FLAG)
+			count();
+	}
+}
+
+/* The low word of the clock. At a wrap it is wrong. */
+static uint32_t low_word(void)
+{
+	uint32_t low = wrapped_low;
+
+	return low + (WRAP - PIT0->count);
 }
 
 bool yk_port_alarm(yk_ticks at)
 {
-	yk_ticks now = yk_port_now();
+	yk_ticks now;
 
-	if (at <= now)
-		return false;
-	PIT1->modulus = at - now > FARTHEST ? FARTHEST : (uint16_t)(at - now);
+	/* The timer counts from its set on. An interrupt before that would delay the alarm. */
+	do {
+		now = yk_port_now();
+		if (at <= now)
+			return false;
+		PIT1->modulus = at - now > FARTHEST ? FARTHEST : (uint16_t)(at - now);
+	} while (low_word() - (uint32_t)now > SET_WITHIN);
 	return true;
 }
 

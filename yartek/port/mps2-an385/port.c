@@ -47,6 +47,8 @@ enum { CLOCK_IRQ = 8, ALARM_IRQ = 9, IRQS = 32, EXCEPTIONS = 16 };
 enum { URGENT = 0, GUARD = 0x20, LINES = 0x80, ALARM = 0xe0 };
 /* The alarm is set in pieces of so many ticks; the guard looks so often. */
 enum { FARTHEST = 0x7fffffff, GUARD_TICKS = 1000000 };
+/* From a look at the clock to the set of the alarm and the next look: 21, without an interrupt. */
+enum { SET_WITHIN = 32 };
 
 /* start.S */
 extern const uint32_t yk_port_rom_vectors[EXCEPTIONS];
@@ -92,11 +94,15 @@ yk_ticks yk_port_now(void)
 
 bool yk_port_alarm(yk_ticks at)
 {
-	yk_ticks now = yk_port_now();
+	yk_ticks now;
 
-	if (at <= now)
-		return false;
-	TIMER1->value = at - now > FARTHEST ? FARTHEST : (uint32_t)(at - now);
+	/* The timer counts from its set on. An interrupt before that would delay the alarm. */
+	do {
+		now = yk_port_now();
+		if (at <= now)
+			return false;
+		TIMER1->value = at - now > FARTHEST ? FARTHEST : (uint32_t)(at - now);
+	} while (-TIMER0->value - (uint32_t)now > SET_WITHIN);
 	return true;
 }
 

@@ -12,7 +12,7 @@ void yk_guard(void)
 
 MODEL bool timer_map(void)
 {
-	return map((uintptr_t)PIT0);
+	return map((uintptr_t)PIT0) && map((uintptr_t)PIT1);
 }
 
 MODEL void timer_moves(yk_ticks at)
@@ -41,5 +41,16 @@ MODEL bool timer_counts(void)
 	count_wrap();
 	/* It has written the flag. */
 	PIT0->control = 0;
+	return true;
+}
+
+const yk_ticks alarm_late = SET_WITHIN;
+
+MODEL bool timer_alarm(yk_ticks now, yk_ticks *at)
+{
+	if (!PIT1->modulus)
+		return false;
+	*at = now + PIT1->modulus;
+	PIT1->modulus = 0;
 	return true;
 }

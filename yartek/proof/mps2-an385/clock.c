@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 #include "../clock.h"
 
+/* Instructions of that machine. */
+#define __asm__
+#define volatile(...)
 #include "../../port/mps2-an385/port.c"
 
 const yk_ticks timer_wrap = (yk_ticks)1 << 32;
@@ -8,7 +11,7 @@ static yk_ticks shown;
 
 MODEL bool timer_map(void)
 {
-	return map((uintptr_t)TIMER0);
+	return map((uintptr_t)TIMER0) && map((uintptr_t)TIMER1);
 }
 
 MODEL void timer_moves(yk_ticks at)
@@ -34,5 +37,16 @@ MODEL bool timer_counts(void)
 	count_wrap();
 	/* It has written 1. */
 	TIMER0->interrupt = 0;
+	return true;
+}
+
+const yk_ticks alarm_late = SET_WITHIN;
+
+MODEL bool timer_alarm(yk_ticks now, yk_ticks *at)
+{
+	if (!TIMER1->value)
+		return false;
+	*at = now + TIMER1->value;
+	TIMER1->value = 0;
 	return true;
 }

@@ -11,7 +11,7 @@ const yk_ticks timer_wrap = (yk_ticks)1 << 32;
 
 MODEL bool timer_map(void)
 {
-	return map((uintptr_t)&CLOCK(LOW));
+	return map((uintptr_t)&CLOCK(LOW)) && map((uintptr_t)&TIMER(LOW));
 }
 
 MODEL void timer_moves(yk_ticks at)
@@ -28,4 +28,14 @@ MODEL void timer_set(yk_ticks at)
 MODEL bool timer_counts(void)
 {
 	return false;
+}
+
+/* The alarm is a time, not a count. */
+const yk_ticks alarm_late = 0;
+
+MODEL bool timer_alarm(yk_ticks now, yk_ticks *at)
+{
+	(void)now;
+	*at = (yk_ticks)TIMER(HIGH) << 32 | TIMER(LOW);
+	return true;
 }
