@@ -55,6 +55,22 @@ fn a_job_that_never_ends_is_told() {
 }
 
 #[test]
+fn the_clock_goes_on_while_a_fault_of_the_guard_makes_the_machine_safe() {
+    // A loop of 2 instructions, ten times for 30 ms: longer than a clock of 16 bits.
+    const ROUNDS: u64 = 480_000;
+    each(|board| {
+        let never = ("hang", Task::new("a", 100, 1_000_000), "YK_FINISH, .most = 2000");
+        let table = board.table(&[never], &[]);
+        let (files, words) = ([c_file("patient.c")], format!("-DLOOP_ROUNDS={ROUNDS}"));
+        let output = board.run_with(&[&words], Application::Files(&files), &table, 1);
+        assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+        let instructions = board.instructions_up(number(&output, "ticks"));
+        let (least, name) = (10 * 2 * ROUNDS, board.name());
+        assert!((least..least + least / 100).contains(&instructions), "{name}: {instructions}");
+    });
+}
+
+#[test]
 fn a_refused_instruction_is_told_with_its_address() {
     each(|board| {
         let trap = ("trap", Task::new("a", 100, 10_000), "YK_FINISH");
