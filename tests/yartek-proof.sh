@@ -64,7 +64,10 @@ proof() {
     heap) explored "$dir" heap modules/heap.c ;;
     ramdisk) explored "$dir" ramdisk modules/ramdisk.c -DYK_DISK_BLOCK=4 ;;
     random) at_random "$dir" ramdisk modules/ramdisk.c ;;
-    serial) explored "$dir" serial proof/serial/code.c -Dstatic= -DYK_SERIAL_OUT=2 ;;
+    serial)
+        explored "$dir" serial proof/serial/code.c -Dstatic= -DYK_SERIAL_OUT=2 \
+            -DMOST="$(sed -n 's/^most = \([0-9]*\)$/\1/p' "$dir/app/robot/robot.toml")"
+        ;;
     ring | box) explored "$dir" "$1" "kernel/$1.c" ;;
     alarm-*) explored "$dir" alarm "proof/${1#alarm-}/clock.c" ;;
     *) explored "$dir" clock "proof/$1/clock.c" ;;
@@ -115,7 +118,7 @@ mutant() {
     local said broken
     rm -rf "$work/yartek"
     mkdir "$work/yartek"
-    cp -r yartek/{include,kernel,modules,port,proof} "$work/yartek"
+    cp -r yartek/{app,include,kernel,modules,port,proof} "$work/yartek"
     perl -0pi -e "$4" "$work/yartek/$3"
     if cmp -s "yartek/$3" "$work/yartek/$3"; then
         echo "MISSED  $3: nothing fits $4"
