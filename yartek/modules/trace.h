@@ -2,7 +2,8 @@
 /*
  * Prints each job that has ended: `j TASK ACTIVATION START BEGUN END`. The task is decimal, the
  * rest hexadecimal; times are ticks since the epoch. Jobs that found no room in the buffer are told
- * by a line `lost COUNT`.
+ * by a line `lost COUNT`. Lines whose first word is `j`, `lost`, `fault` or `end` are the trace's:
+ * an application that prints such lines breaks it.
  *
  * Keeps a job at its end, which costs it about 40 instructions; prints in the background.
  */

@@ -3,8 +3,10 @@
 //!
 //! `yartek/modules/trace.h` describes the lines. Times are ticks since the epoch.
 
-use asmp_analysis::Task;
+use crate::table::TableTask;
 use asmp_analysis::simulate::{Job, Observe, Record};
+use asmp_analysis::{Late, Task};
+use std::collections::BTreeMap;
 
 /// A job that has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,24 +96,38 @@ fn line(text: &str, tasks: usize) -> Option<Line> {
     }
 }
 
+/// Lines that begin with one of these are the trace's.
+const WORDS: [&str; 4] = ["j", "lost", "fault", "end"];
+
+/// A line of the trace that a fault has cut: perhaps in its first word.
+fn is_cut(text: &str, next: Option<&&str>, tasks: usize) -> bool {
+    let is_fault = |next: &&str| matches!(line(next, tasks), Some(Line::Fault(_)));
+    let first = text.split(' ').next().unwrap_or(text);
+    let is_whole = WORDS.contains(&first);
+    let is_ours = is_whole || text == first && WORDS.iter().any(|word| word.starts_with(first));
+    is_ours && next.is_some_and(is_fault)
+}
+
 impl Trace {
     /// Reads what a guest with so many tasks printed. After a line that makes no sense, only the
-    /// lines of the application are read.
+    /// lines of the application are read, and a fault.
     pub fn of(console: &str, tasks: usize) -> Self {
         let mut trace = Self::default();
         let mut lost = 0;
-        for (number, text) in console.lines().enumerate() {
-            let text = text.trim_end_matches('\r');
-            let is_ours = text
-                .split(' ')
-                .next()
-                .is_some_and(|word| ["j", "lost", "fault", "end"].contains(&word));
-            if !is_ours {
+        let all: Vec<&str> = console.lines().map(|text| text.trim_end_matches('\r')).collect();
+        for (number, text) in all.iter().copied().enumerate() {
+            // The guest begins a fault on a new line. A whole line has an empty one behind it.
+            if !text.is_empty() && is_cut(text, all.get(number + 1), tasks) {
+                continue;
+            }
+            if !text.split(' ').next().is_some_and(|word| WORDS.contains(&word)) {
                 trace.lines.push(text.to_owned());
                 continue;
             }
             let is_over = trace.end_ticks.is_some() || trace.partial.is_some();
-            match line(text, tasks).filter(|_| !is_over) {
+            let is_read =
+                |line: &Line| !is_over || matches!(line, Line::Fault(_)) && trace.fault.is_none();
+            match line(text, tasks).filter(is_read) {
                 Some(Line::Job(ran)) => trace.jobs.push(ran),
                 Some(Line::Lost(jobs)) => lost += jobs,
                 Some(Line::Fault(fault)) => trace.fault = Some(fault),
@@ -154,6 +170,35 @@ impl Trace {
         record
     }
 
+    /// Jobs that the kernel has dropped. `table`: the tasks, if they are known. Only those of
+    /// `late = "skip"` are dropped, and of a periodic one the last are missed, too: those due by
+    /// `until_ticks`, and by the end of the trace. Without a table: activations that are left out.
+    pub fn dropped(&self, table: Option<&[TableTask]>, until_ticks: u64) -> u64 {
+        // Those that were lost in the trace have perhaps run.
+        if matches!(self.partial, Some(Partial::Lost { .. } | Partial::Garbage { .. })) {
+            return 0;
+        }
+        let is_dropped = |task: usize| table.is_none_or(|table| table[task].late == Late::Skip);
+        let mut next: BTreeMap<usize, u64> = BTreeMap::new();
+        let mut dropped = 0;
+        for ran in self.jobs.iter().filter(|ran| is_dropped(ran.task)) {
+            let due = next.insert(ran.task, ran.activation + 1).unwrap_or(0);
+            dropped += ran.activation.saturating_sub(due);
+        }
+        let Some(end_ticks) = self.end_ticks else { return dropped };
+        for (number, task) in table.unwrap_or_default().iter().enumerate() {
+            let times = task.times;
+            let skipped_ticks = next.get(&number).unwrap_or(&0).saturating_mul(times.period_ticks);
+            let due_ticks = times.offset_ticks + times.deadline_ticks + skipped_ticks;
+            let is_known = task.late == Late::Skip && !task.is_sporadic;
+            let over_ticks = until_ticks.min(end_ticks).checked_sub(due_ticks);
+            if let Some(over_ticks) = over_ticks.filter(|_| is_known) {
+                dropped += over_ticks / times.period_ticks + 1;
+            }
+        }
+        dropped
+    }
+
     /// Jobs that ended after their deadline. The tasks are those of the table.
     pub fn missed(&self, tasks: &[Task]) -> usize {
         let is_late = |ran: &&Ran| ran.end_ticks - ran.start_ticks > tasks[ran.task].deadline_ticks;
@@ -164,6 +209,7 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::Times;
 
     const GOOD: &str = "hello\nj 0 0 0 bc 9328\r\nj 2 1 a b c\nend fdb44\n";
 
@@ -215,6 +261,54 @@ mod tests {
         let fault = Fault { why: "trap".to_owned(), address: 0x4000, job: Some((1, 42)) };
         assert_eq!(trace.fault, Some(fault));
         assert_eq!(Trace::of("fault trap 8\n", 2).fault.expect("a fault").job, None);
+    }
+
+    #[test]
+    fn a_fault_in_the_midst_of_a_line_is_read_and_the_line_is_not() {
+        let fault = Fault { why: "too-long".to_owned(), address: 0, job: Some((0, 3)) };
+        let whole = ["j 0 0 0 bc 9328", "lost 12", "end fdb44"];
+        for text in whole.iter().flat_map(|text| (1..=text.len()).map(|at| &text[..at])) {
+            let console = format!("j 0 0 0 1 2\nhello\n{text}\nfault too-long 0 0 3\n");
+            let trace = Trace::of(&console, 1);
+            assert_eq!(trace.fault.as_ref(), Some(&fault), "{text}");
+            assert_eq!((trace.jobs.len(), trace.lines.len()), (1, 1), "{text}");
+            assert_eq!(trace.partial, Some(Partial::EndsEarly), "{text}");
+        }
+        // Of the application.
+        let trace = Trace::of("hel\nfault too-long 0 0 3\n", 1);
+        assert_eq!((trace.fault, &*trace.lines), (Some(fault.clone()), &["hel".to_owned()][..]));
+        // Whole, or of no sense before.
+        let trace = Trace::of("j 0 0 0 1 2\n\nfault too-long 0 0 3\n", 1);
+        assert_eq!((trace.jobs.len(), trace.fault), (1, Some(fault.clone())));
+        let trace = Trace::of("j 0 0\nhello\n\nfault too-long 0 0 3\n", 1);
+        assert_eq!(trace.fault, Some(fault));
+        assert!(matches!(trace.partial, Some(Partial::Garbage { line: 1, .. })));
+    }
+
+    #[test]
+    fn dropped_jobs_are_those_that_are_left_out_and_the_last_that_are_due() {
+        let task = |late, is_sporadic| TableTask {
+            name: "a".to_owned(),
+            times: Times { period_ticks: 10, deadline_ticks: 8, offset_ticks: 2, cost_ticks: 1 },
+            is_sporadic,
+            entry: None,
+            late,
+            most_ticks: None,
+        };
+        // Activations 0, 2, 4 and 7.
+        let trace = Trace::of("j 0 2 0 1 3\nj 0 4 0 5 6\nj 0 7 48 49 4a\nend 63\n", 1);
+        assert_eq!(trace.dropped(None, 1000), 2 + 1 + 2);
+        let skips = [task(Late::Skip, false)];
+        // Activation 8 is due at 90, 9 at 100.
+        let cases = [(89, 0), (90, 1), (99, 1), (100, 1), (1000, 1)];
+        for (until_ticks, more) in cases {
+            assert_eq!(trace.dropped(Some(&skips), until_ticks), 5 + more, "{until_ticks}");
+        }
+        assert_eq!(trace.dropped(Some(&[task(Late::Skip, true)]), 1000), 5);
+        assert_eq!(trace.dropped(Some(&[task(Late::Finish, false)]), 1000), 0);
+        // None has run.
+        assert_eq!(Trace::of("end 63\n", 1).dropped(Some(&skips), 40), 4);
+        assert_eq!(Trace::of("lost 3\nj 0 7 0 1 2\nend 63\n", 1).dropped(None, 99), 0);
     }
 
     #[test]
