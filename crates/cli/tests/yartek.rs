@@ -105,6 +105,37 @@ fn a_missed_deadline_has_exit_code_1_and_stands_in_the_json() {
 }
 
 #[test]
+fn jobs_that_were_dropped_are_counted_and_have_exit_code_1() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    // The second covers two deadlines of the first each time, the last time to the end.
+    let late = "deadline = \"5 ms\"\nlate = \"skip\"\n";
+    let (a, b) = (task("a", "1 ms", "10 ms") + late, task("b", "27 ms", "40 ms"));
+    let tasks = set(dir.path(), &(a + &b));
+    let output = asmp(&["yartek", "run", &tasks, "--board", &board.name, "--for", "400ms"]);
+    assert_eq!(words(&output.stdout), "30 jobs, 0 deadlines missed, 20 dropped\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(1));
+    // The image knows no deadlines, and the trace says which activations are left out: a job after
+    // the last two comes to the same.
+    let image = dir.path().join("tasks.elf").display().to_string();
+    let build = ["yartek", "build", &tasks, "--board", &board.name, "-o", &image, "--unproved"];
+    assert_eq!(asmp(&build).status.code(), Some(0));
+    let output = asmp(&["yartek", "run", &image, "--for", "400ms"]);
+    assert_eq!(words(&output.stdout), "30 jobs, 20 dropped\n", "{output:?}");
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_time_shorter_than_a_tick_ends_too() {
+    let Some(board) = with_tools("mcf5208evb") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &task("a", "2 ms", "10 ms"));
+    let output = asmp(&["yartek", "run", &tasks, "--board", &board.name, "--for", "500ns"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(words(&output.stdout).ends_with(" jobs, 0 deadlines missed\n"), "{output:?}");
+}
+
+#[test]
 fn an_order_that_hangs_on_the_kernels_time_is_reported() {
     let Some(board) = with_tools("mps2-an385") else { return };
     let dir = tempfile::tempdir().unwrap();

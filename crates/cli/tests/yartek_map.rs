@@ -57,6 +57,16 @@ fn what_is_no_map_is_refused_and_the_old_drawing_stays() {
 }
 
 #[test]
+fn the_map_of_a_file_is_not_emptied() {
+    let dir = tempfile::tempdir().expect("a directory");
+    fs::write(dir.path().join("printed"), format!("map {MAP}\n")).expect("a file");
+    let (code, said) = refused(&asmp(dir.path(), &["map", "printed", "-o", "map.svg", "--clear"]));
+    let words = "--clear empties the map of a robot that runs: give its tcp:PORT, or leave";
+    assert!(code == 2 && said.contains(words), "{code} {said}");
+    assert!(!dir.path().join("map.svg").exists());
+}
+
+#[test]
 fn a_port_where_no_robot_is_and_one_that_is_none_are_told() {
     let dir = tempfile::tempdir().expect("a directory");
     for port in ["tcp:0", "tcp:", "tcp:65536", "tcp:serial"] {

@@ -26,7 +26,7 @@ pub struct Args {
     output: PathBuf,
     /// Empty the robot's map once this one is drawn
     ///
-    /// The robot stays where it is. Example: --clear
+    /// Of a robot that runs, at tcp:PORT. It stays where it is. Example: --clear
     #[arg(long)]
     clear: bool,
 }
@@ -34,6 +34,10 @@ pub struct Args {
 pub fn map(args: &Args) -> Result<u8> {
     let (bytes, how, robot) = match tcp_port(&args.from.to_string_lossy()) {
         Some(port) => fetched(port.map_err(|what| failure(USAGE, what))?)?,
+        None if args.clear => {
+            let what = "--clear empties the map of a robot that runs: give its tcp:PORT, or leave";
+            return Err(failure(USAGE, format!("{what} --clear out")));
+        }
         None => {
             separate(std::slice::from_ref(&args.from), &[("-o", Some(args.output.as_path()))])?;
             (printed(&args.from)?, String::new(), None)

@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
     let project = Project::at(&args.file)?;
     let dir = tempfile::tempdir().map_err(|error| failure(UNEXPECTED, error.to_string()))?;
-    let (image, board, tasks, until_ticks) = match of_image(&project.tasks)? {
+    let (image, board, set, until_ticks) = match of_image(&project.tasks)? {
         Some(board) => {
             separate(std::slice::from_ref(&args.file), &outputs)?;
             let named = args.board.as_deref().map(guest::board).transpose()?;
@@ -105,12 +105,14 @@ pub fn run(args: &Args) -> Result<u8> {
             };
             let set = Set::of(&workload, &board, &project.tasks)?;
             guest::build(&set, &board, application, &image)?;
-            let until_ticks = set.ticks(args.time);
-            (image, board, Some(set.tasks), until_ticks)
+            // Until 0 a guest would run for ever.
+            let until_ticks = set.ticks(args.time).max(1);
+            (image, board, Some(set), until_ticks)
         }
     };
     ends(&image, &args.file)?;
-    let count = tasks.as_ref().map_or(MAX_TASKS, Vec::len);
+    let tasks = set.as_ref().map(|set| &*set.tasks);
+    let count = tasks.map_or(MAX_TASKS, <[Task]>::len);
     let link = dir.path().join("serial");
     let tell_port;
     let serial = match args.serial {
@@ -126,20 +128,23 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let mut guest = guest::run(&image, &board, until_ticks, count, serial)?;
     let trace = &mut guest.trace;
+    let dropped = trace.dropped(set.as_ref().map(|set| &*set.table.tasks), until_ticks);
     // It ends itself when its background comes to it.
     trace.jobs.retain(|job| job.begun_ticks < until_ticks);
     trace.lines.iter().for_each(|line| println!("{line}"));
-    draw(args, &board, tasks.as_deref(), trace)?;
-    let missed = tasks.as_deref().map(|tasks| trace.missed(tasks));
+    draw(args, &board, tasks, trace)?;
+    let missed = tasks.map(|tasks| trace.missed(tasks));
     // Then it was perhaps this machine that was late.
     let of_here = args.serial.map_or("", |_| " in this machine's time");
     let misses =
         missed.map_or(String::new(), |missed| format!(", {missed} deadlines missed{of_here}"));
-    println!("{} jobs{misses}", trace.jobs.len());
+    let drops = if dropped > 0 { format!(", {dropped} dropped{of_here}") } else { String::new() };
+    println!("{} jobs{misses}{drops}", trace.jobs.len());
     match guest.trouble {
         Some(trouble) => Err(guest::failed(&trouble)),
         None if args.serial.is_some() => Ok(0),
-        None => Ok(if missed.is_some_and(|missed| missed > 0) { DIFFERENT } else { 0 }),
+        None if dropped > 0 || missed.is_some_and(|missed| missed > 0) => Ok(DIFFERENT),
+        None => Ok(0),
     }
 }
 
