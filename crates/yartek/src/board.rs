@@ -34,8 +34,12 @@ pub struct Board {
     /// To begin a job the kernel needs D(n) = a + b n instructions, if the table has n tasks.
     pub dispatch_a_instructions: u64,
     pub dispatch_b_instructions: u64,
-    /// A handler that raises a line.
+    /// A handler that raises a line, puts it into the queue, and masks its source.
     pub handler_instructions: u64,
+    /// An arrival of a sporadic task takes a + b n, if the table has n tasks: its handler, and what
+    /// it makes the kernel do beyond D(n).
+    pub arrive_a_instructions: u64,
+    pub arrive_b_instructions: u64,
     /// The least distance of two interrupts of the clock itself, which preempt a job, too.
     pub clock_interrupt_ticks: u64,
     pub clock_interrupt_instructions: u64,
@@ -100,6 +104,11 @@ impl Board {
     /// What the kernel needs at most to begin a job of so many tasks, without interrupts: D(n).
     pub fn dispatch_instructions(&self, tasks: usize) -> u64 {
         self.dispatch_a_instructions + self.dispatch_b_instructions * tasks as u64
+    }
+
+    /// What an arrival takes at most, if the table has so many tasks.
+    pub fn arrive_instructions(&self, tasks: usize) -> u64 {
+        self.arrive_a_instructions + self.arrive_b_instructions * tasks as u64
     }
 }
 

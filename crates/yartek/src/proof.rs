@@ -12,6 +12,7 @@
 //!   runs its handler `floor(W / G) + 1` times at most. A line with `most = k` runs it k times: it
 //!   is masked until its service has run, and services run in the background. The smaller of the
 //!   two counts. W includes these handlers, so it is found by iteration;
+//! - arrivals of sporadic tasks: each has a handler, which nothing masks, with the period as G;
 //! - interrupts of the clock, whose distance the board says.
 //!
 //! Offsets are left out: any first arrivals must do. The kernel's own time moves the jobs against
@@ -35,8 +36,8 @@ pub struct Proof {
     /// In place of each cost what its job may take: with the kernel and the handlers.
     pub tasks: Vec<Task>,
     pub report: Report,
-    /// By how much the cost of each task alone may grow in the file. The handlers that a longer job
-    /// takes are counted. `None`: not known.
+    /// By how much the cost of each task alone may grow in the file, its `most` as it is. The
+    /// handlers that a longer job takes are counted. `None`: not known.
     pub extra_ticks: Vec<Option<u64>>,
     /// Of the tasks alone, and with all that is added to them.
     pub utilisation: f64,
@@ -73,8 +74,15 @@ pub fn prove(
         gap: Some(clock_ns.saturating_mul(workload.time.ticks_per_ns())),
         most: None,
     };
+    let of_arrivals = |task: &Task| Handler {
+        ticks: of_instructions(board.arrive_instructions(table.tasks.len())),
+        gap: Some(task.period_ticks),
+        most: None,
+    };
+    let sporadic = workload.tasks.iter().filter(|task| task.arrival == Arrival::Sporadic);
+    let lines = workload.interrupts.iter().map(of_line);
     let handlers: Vec<Handler> =
-        workload.interrupts.iter().map(of_line).chain(std::iter::once(clock)).collect();
+        lines.chain(sporadic.map(of_arrivals)).chain(std::iter::once(clock)).collect();
     let dispatch = of_instructions(board.dispatch_instructions(table.tasks.len()));
     let pairs = || table.tasks.iter().zip(&workload.tasks);
     // With so many ticks more than in the file.
@@ -111,8 +119,10 @@ pub fn prove(
     let set = Workload { sampled, room: workload.room, ..Workload::of(tasks) };
     let report = analyse(&set, Policy::NpEdf, &[], effort);
     let extra = |at: usize, extra: Option<u64>| {
-        let most_ticks = add(set.tasks[at].cost_ticks(), extra?);
-        Some(largest(0, extra?, |more| whole(&table.tasks[at], more) <= most_ticks))
+        let on_board = &table.tasks[at];
+        let room_ticks = add(set.tasks[at].cost_ticks(), extra?);
+        let most_ticks = on_board.most_ticks.map_or(room_ticks, |most| most.min(room_ticks));
+        Some(largest(0, extra?, |more| whole(on_board, more) <= most_ticks))
     };
     // One CPU has all tasks, in their order.
     let extras = report.cpus.iter().flat_map(|cpu| &cpu.extra_ticks);

@@ -7,7 +7,8 @@ use asmp_analysis::simulate::{Interrupt, Random};
 use asmp_analysis::{Effort, Outcome, Task, Workload};
 use asmp_yartek::{Board, Edf, Late, Next, Proof, Refusal, Table, prove};
 
-/// A tick of 1 us, D = 20 + 2 n us, handlers of 15 us, a clock that interrupts each 2 ms for 5 us.
+/// A tick of 1 us, D = 20 + 2 n us, handlers of 15 us, arrivals of 26 + 2 n us, a clock that
+/// interrupts each 2 ms for 5 us.
 const SLOW: &str = "
 name = 'slow'
 machine = []
@@ -25,6 +26,8 @@ ram_bytes = 1
 dispatch_a_instructions = 200
 dispatch_b_instructions = 20
 handler_instructions = 150
+arrive_a_instructions = 260
+arrive_b_instructions = 20
 clock_interrupt_ticks = 2000
 clock_interrupt_instructions = 50
 instruction_ps = 100000
@@ -82,6 +85,38 @@ fn each_cost_holds_a_tick_the_dispatch_and_its_handlers() {
     assert_eq!(with(&line("gap = '1 s'\nflag = '7 us'")), alone + 22);
     // Handlers take more than all of the CPU.
     assert!(with(&line("gap = '14 us'")) > 100_000);
+}
+
+#[test]
+fn each_arrival_of_a_sporadic_task_is_a_handler_of_every_job() {
+    let with = |other: &str| {
+        let task = "[[task]]\nname = 'a'\ncost = '1 ms'\nperiod = '100 ms'\n";
+        let other = format!("[[task]]\nname = 'b'\ncost = '50 us'\n{other}\n");
+        let (_, proof) = proved(&of(&format!("{task}{other}")), &slow()).expect("a table");
+        proof.tasks[0].cost_ticks()
+    };
+    // 1000 + 1 + 24, and one interrupt of the clock.
+    assert_eq!(with("period = '400 us'"), 1030);
+    // 1120, and 35 of handlers that have begun: two gaps, three arrivals.
+    assert_eq!(with("sporadic = '400 us'"), 1030 + 3 * 30);
+    assert_eq!(with("sporadic = '50 ms'"), 1030 + 30);
+}
+
+#[test]
+fn a_cost_grows_no_further_than_its_most() {
+    let file =
+        |most: &str| of(&format!("[[task]]\nname = 'a'\ncost = '1 ms'\nperiod = '9 ms'\n{most}\n"));
+    let extra = |most: &str| {
+        let (_, proof) = proved(&file(most), &slow()).expect("a table");
+        proof.extra_ticks[0].expect("known")
+    };
+    // 1000 + 1 + 22, and as many interrupts of the clock as fall into 9 ms.
+    assert_eq!(extra(""), 9000 - 1023 - 5 * 5);
+    // One of them, or two.
+    assert_eq!(extra("most = '1500 us'"), 1500 - 1028);
+    assert_eq!(extra("most = '1028 us'"), 0);
+    assert_eq!(extra("most = '3 ms'"), 3000 - 1023 - 2 * 5);
+    assert_eq!(extra("most = '20 ms'"), extra(""));
 }
 
 #[test]
