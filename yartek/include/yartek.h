@@ -89,6 +89,8 @@ struct yk_stats {
 	uint32_t missed;
 	uint32_t skipped;
 	uint32_t over_budget;
+	/* Of handlers: arrivals that found YK_MAX_ARRIVALS waiting. They become no jobs. */
+	volatile uint32_t refused;
 	/* From the start to the end, and from the start to the begin of the run. */
 	yk_ticks response;
 	yk_ticks lateness;
@@ -239,7 +241,10 @@ _Noreturn void yk_run(void);
 yk_ticks yk_now(void);
 /* Time 0 of the task file. */
 yk_ticks yk_epoch(void);
-/* Something arrives for a sporadic task, now. Only handlers that raise lines may call it. */
+/*
+ * Something arrives for a sporadic task, now. Only handlers that raise lines may call it. Where
+ * YK_MAX_ARRIVALS wait it is refused, and counted in the task's yk_stats.
+ */
 void yk_arrive(uint32_t task);
 const struct yk_stats *yk_stats(uint32_t task);
 /* The body of a task without an entry of its own: keeps the CPU for the task's budget. */
@@ -268,7 +273,8 @@ void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address);
 /*
  * The application's, if it has them; they do nothing otherwise. yk_background() does a piece of
  * work each time nothing else is to be done, and says whether more is left. yk_ended() sees each
- * job at its end, as part of it.
+ * job once its end has been read: its time is no part of the job's, and keeps the next one waiting.
+ * The proof has room for yk_trace_keep() there. Add what takes longer to the `cost` of each task.
  */
 bool yk_background(void);
 void yk_ended(const struct yk_job *job, yk_ticks end);

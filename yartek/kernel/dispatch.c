@@ -79,7 +79,10 @@ void yk_alarm(void)
 
 void yk_arrive(uint32_t task)
 {
-	yk_edf_arrive(&yk_table.task_defs[task], yk_port_now());
+	const struct yk_task_def *def = &yk_table.task_defs[task];
+
+	yk_edf_arrive(def, yk_port_now());
+	yk_table.tasks[task].stats.refused = def->arrivals->refused;
 	arrivals++;
 	yk_port_alarm_now();
 }

@@ -135,8 +135,9 @@ static void headings(const char *of, const char *const *headings)
 
 static void stat(const struct yk_shell *shell, char *const unused[])
 {
-	static const char *const of_tasks[] = { "ended",    "missed",   "skipped", "over",
-						"lateness", "response", "run",     NULL };
+	static const char *const of_tasks[] = { "ended",   "missed",   "skipped",  "over",
+						"refused", "lateness", "response", "run",
+						NULL };
 	static const char *const of_lines[] = { "raised", "served", "masked", NULL };
 
 	(void)shell;
@@ -151,6 +152,7 @@ static void stat(const struct yk_shell *shell, char *const unused[])
 		number(stats->missed);
 		number(stats->skipped);
 		number(stats->over_budget);
+		number(stats->refused);
 		ticks(stats->lateness);
 		ticks(stats->response);
 		ticks(stats->run);

@@ -4,7 +4,8 @@
  * chosen, while the alarm is set, and while nothing is to be done. Tasks 1 and 2 of the table of
  * tests/arrivals.rs are sporadic.
  *
- * Prints each job, and each arrival that found room: `a TASK AT`, as the trace prints its times.
+ * Prints each job, and each arrival that found room: `a TASK AT`, as the trace prints its times;
+ * and once `refused COUNT`, when all have arrived.
  * The linker puts the functions __wrap_ between the kernel's files.
  */
 #include "source.h"
@@ -15,6 +16,8 @@
 enum { ARRIVALS = 3000, SPORADIC = 2, RECORDS = 1024 };
 
 struct yk_arrivals came_for[SPORADIC];
+static uint32_t refused[SPORADIC];
+static bool is_wrong;
 
 /* Of the handler; of the background. */
 static struct {
@@ -33,8 +36,11 @@ static void handle(void)
 	if (kept >= ARRIVALS || yk_now() < yk_epoch())
 		return;
 	yk_arrive(1 + n);
-	if (arrivals->came == came)
+	if (arrivals->came == came) {
+		refused[n]++;
+		is_wrong |= yk_stats(1 + n)->refused != refused[n];
 		return;
+	}
 	records[kept % RECORDS].task = 1 + n;
 	records[kept % RECORDS].at = arrivals->at[came % YK_MAX_ARRIVALS];
 	kept++;
@@ -92,7 +98,13 @@ bool yk_background(void)
 	for (uint32_t n = random_up_to(50); n; n--)
 		__asm__ volatile("");
 	provoke_within(64);
-	if (printed == kept)
+	if (printed == ARRIVALS) {
+		yk_console_text(is_wrong ? "wrong " : "refused ");
+		yk_console_decimal(refused[0] + refused[1]);
+		yk_console_byte('\n');
+		printed++;
+	}
+	if (printed >= kept)
 		return yk_trace_print();
 	yk_console_text("a ");
 	yk_console_decimal(records[printed % RECORDS].task);

@@ -34,6 +34,8 @@ pub struct Stats {
     pub missed: u32,
     pub skipped: u32,
     pub over_budget: u32,
+    /// Of the kernel's handlers, which are not here.
+    pub refused: u32,
     pub response_ticks: u64,
     pub lateness_ticks: u64,
     pub run_ticks: u64,
