@@ -121,7 +121,7 @@ fn jobs_that_were_dropped_are_counted_and_have_exit_code_1() {
     let build = ["yartek", "build", &tasks, "--board", &board.name, "-o", &image, "--unproved"];
     assert_eq!(asmp(&build).status.code(), Some(0));
     let output = asmp(&["yartek", "run", &image, "--for", "400ms"]);
-    assert_eq!(words(&output.stdout), "30 jobs, 20 dropped\n", "{output:?}");
+    assert!(words(&output.stdout).ends_with("\n30 jobs, 20 dropped\n"), "{output:?}");
     assert_eq!(output.status.code(), Some(1));
 }
 

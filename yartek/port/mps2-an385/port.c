@@ -47,8 +47,6 @@ enum { CLOCK_IRQ = 8, ALARM_IRQ = 9, IRQS = 32, EXCEPTIONS = 16 };
 enum { URGENT = 0, GUARD = 0x20, LINES = 0x80, ALARM = 0xe0 };
 /* The alarm is set in pieces of so many ticks; the guard looks so often. */
 enum { FARTHEST = 0x7fffffff, GUARD_TICKS = 1000000 };
-/* From a look at the clock to the set of the alarm and the next look: 21, without an interrupt. */
-enum { SET_WITHIN = 32 };
 
 /* start.S */
 extern const uint32_t yk_port_rom_vectors[EXCEPTIONS];
@@ -60,6 +58,11 @@ const uint32_t yk_port_spin_ticks = 40;
 static uint32_t vectors[EXCEPTIONS + IRQS] __attribute__((aligned(256)));
 static uint8_t source_of[YK_MAX_LINES];
 static volatile uint32_t wraps;
+/*
+ * Of the alarm's level: the least ticks from a look at the clock to the set of the alarm and the next
+ * look. How many depends on the processor. No handler is as short as half of it.
+ */
+static uint32_t shortest = ~(uint32_t)0;
 /* The background's stack while it looks and sleeps, else 0. */
 volatile uint32_t *volatile yk_port_sleeper;
 
@@ -94,15 +97,21 @@ yk_ticks yk_port_now(void)
 
 bool yk_port_alarm(yk_ticks at)
 {
-	yk_ticks now;
+	uint32_t passed;
+	bool is_shorter;
 
-	/* The timer counts from its set on. An interrupt before that would delay the alarm. */
+	/* The timer counts from its set on: an interrupt before that would delay the alarm. */
 	do {
-		now = yk_port_now();
+		yk_ticks now = yk_port_now();
+
 		if (at <= now)
 			return false;
 		TIMER1->value = at - now > FARTHEST ? FARTHEST : (uint32_t)(at - now);
-	} while (-TIMER0->value - (uint32_t)now > SET_WITHIN);
+		passed = -TIMER0->value - (uint32_t)now;
+		is_shorter = passed < shortest;
+		if (is_shorter)
+			shortest = passed;
+	} while (is_shorter || passed > shortest + shortest / 2 + 1);
 	return true;
 }
 

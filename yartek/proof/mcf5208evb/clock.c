@@ -31,6 +31,7 @@ MODEL void timer_set(yk_ticks at)
 	wrapped_high = (uint32_t)(wrapped >> 32);
 	wrapped_low = (uint32_t)wrapped;
 	PIT0->control = 0;
+	shortest = 0;
 	timer_moves(at);
 }
 
@@ -44,7 +45,8 @@ MODEL bool timer_counts(void)
 	return true;
 }
 
-const yk_ticks alarm_late = SET_WITHIN;
+/* A tick more than the shortest way, of none here. */
+const yk_ticks alarm_late = 1;
 
 MODEL bool timer_alarm(yk_ticks now, yk_ticks *at)
 {

@@ -20,6 +20,7 @@ MODEL void timer_moves(yk_ticks at)
 	if (at >> 32 != shown >> 32)
 		TIMER0->interrupt = 1;
 	shown = at;
+	shortest = 0;
 }
 
 MODEL void timer_set(yk_ticks at)
@@ -40,7 +41,8 @@ MODEL bool timer_counts(void)
 	return true;
 }
 
-const yk_ticks alarm_late = SET_WITHIN;
+/* A tick more than the shortest way, of none here. */
+const yk_ticks alarm_late = 1;
 
 MODEL bool timer_alarm(yk_ticks now, yk_ticks *at)
 {
