@@ -6,7 +6,8 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 .PHONY: demo check test nightly lint unit vm msrv deny python loom miri tsan asan agreement fuzz
 .PHONY: artis readers lab containment hands random bench bench-analysis bench-channels
 .PHONY: bench-measure bench-moves bench-peers bench-responses bench-sharing install install-rt
-.PHONY: rtlinux setup soak fuzz-files bench-others yartek yartek-demo yartek-proof bench-yartek
+.PHONY: rtlinux setup soak fuzz-files bench-others yartek yartek-asan yartek-demo yartek-proof
+.PHONY: bench-yartek
 
 setup:
 	tests/vm/setup.sh $(ARCH)
@@ -21,8 +22,8 @@ test: check yartek vm
 # Every guest with every kill, every sanitizer in full, agreement, random sequences, benches with
 # their gates, and a tenth of fuzz, another one each night, and of containment.
 nightly:
-	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny yartek yartek-proof unit vm python \
-		readers loom miri tsan asan agreement random fuzz containment bench-channels bench-responses
+	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny yartek yartek-proof yartek-asan unit vm \
+		python readers loom miri tsan asan agreement random fuzz containment bench-channels bench-responses
 	tests/sources.sh --record python loom miri tsan asan
 
 # Nightly takes a tenth of what takes hours; ALL=1 takes all.
@@ -88,7 +89,7 @@ loom:
 	LOOM_MAX_PREEMPTIONS=3 RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=$(TARGET)/loom \
 		tests/counted.sh loom cargo test --quiet --release -p asmp-channel --lib -- --show-output models::
 
-miri tsan asan:
+miri tsan asan yartek-asan:
 	tests/nightly.sh $@
 
 # The figures of docs/measurements/channels.md, some minutes; no guest.

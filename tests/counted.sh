@@ -8,7 +8,8 @@
 #           print but for the lines that begin with `skipped: `, and count a test with such a line
 #           as skipped. The command's exit status is ours. With ASMP_CI set, tests fail where a tool
 #           is missing, so that nothing is skipped for want of a package.
-# ASMP_COUNTS names a file that gets the last line, too.
+# ASMP_COUNTS names a file that gets the last line, too, and ASMP_FAILED one for the names of the
+# tests that failed.
 set -uo pipefail
 # What tests leave in directories of their own must be as root's files are.
 umask 022
@@ -17,7 +18,7 @@ shift
 
 last=$(mktemp)
 trap 'rm -f "$last"' EXIT
-"$@" 2>&1 | awk -v name="$name" -v last="$last" '
+"$@" 2>&1 | awk -v name="$name" -v last="$last" -v failures="${ASMP_FAILED:-/dev/null}" '
     # The sections of passing tests: from "successes:" to the next heading.
     /^successes:$/ { hidden = 1; next }
     /^failures:$/ || /^test result: / { hidden = 0 }
@@ -29,6 +30,8 @@ trap 'rm -f "$last"' EXIT
         next
     }
     hidden { next }
+    # libtest (with --quiet), libtest-mimic, pytest.
+    / --- FAILED$/ || /^test .* FAILED$/ || /^FAILED / { print name ": " $0 >>failures }
     # What a harness of its own does not start; libtest itself has `ignored` parts of other tests
     # only.
     /^skipped: / { skipped++ }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 # Runs the lock-free code of crates/channel under Miri (undefined behaviour), ThreadSanitizer (data
 # races) or AddressSanitizer (accesses out of bounds, with fences around shared
-# memory, while peers scribble and are killed): tests/nightly.sh miri|tsan|asan.
+# memory, while peers scribble and are killed): tests/nightly.sh miri|tsan|asan. With yartek-asan,
+# yartek's C, which traps at undefined behaviour, too.
 #
 # Problem:  they need a nightly toolchain, and each night's is another one.
 # Approach: tests/nightly-toolchain names the only one that is used. It is
@@ -14,7 +15,7 @@ target=${CARGO_TARGET_DIR:-target}
 nightly=$(cat tests/nightly-toolchain)
 
 case $1 in
-asan) components='' has='--version' ;;
+*asan) components='' has='--version' ;;
 *) components='miri,rust-src' has='miri --version' ;;
 esac
 # shellcheck disable=SC2086 # words of a command
@@ -51,5 +52,13 @@ asan)
     export RUSTFLAGS='-Zsanitizer=address --cfg asan' CARGO_TARGET_DIR=$target/asan
     tests/counted.sh asan cargo "+$nightly" test --quiet --target x86_64-unknown-linux-gnu \
         -p asmp-channel --lib -- --show-output "${tests[@]}"
+    ;;
+yartek-asan)
+    # Its core, frames and the robot, in the tests that need no board.
+    export RUSTFLAGS='-Zsanitizer=address' CARGO_TARGET_DIR=$target/yartek-asan
+    export CFLAGS='-fsanitize=address,undefined -fsanitize-undefined-trap-on-error'
+    tests/counted.sh yartek-asan cargo "+$nightly" test --quiet --no-fail-fast \
+        --target x86_64-unknown-linux-gnu -p asmp-yartek --test identity --test arrivals \
+        --test link --test map -- --show-output
     ;;
 esac

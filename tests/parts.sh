@@ -4,12 +4,12 @@
 #
 # Each part runs also where an earlier one failed. `TARGET?` is left out where .ci/green holds the
 # sources of its last green run (see sources.sh); ASMP_ALL=1 runs it all the same. The end is a
-# table of minutes by part, and one line that counts tests.
+# names of the tests that failed, a table of minutes by part, and one line that counts tests.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit
-ASMP_COUNTS=$(mktemp)
-export ASMP_COUNTS
-trap 'rm -f "$ASMP_COUNTS"' EXIT
+ASMP_COUNTS=$(mktemp) ASMP_FAILED=$(mktemp)
+export ASMP_COUNTS ASMP_FAILED
+trap 'rm -f "$ASMP_COUNTS" "$ASMP_FAILED"' EXIT
 
 table='' failed=0
 
@@ -34,6 +34,8 @@ for target; do
     fi
 done
 
+# A log may be kept by its end alone.
+[ ! -s "$ASMP_FAILED" ] || { printf '\n##### failed\n'; head -n 40 "$ASMP_FAILED"; }
 printf '\n##### minutes by part, %s\n%s' "$(git rev-parse --short HEAD)" "$table"
 awk -v s="$SECONDS" 'BEGIN { printf "%6.1f min  in all\n\n", s / 60 }'
 read -r passed bad skipped < <(tests/sum.sh "$ASMP_COUNTS")

@@ -167,7 +167,10 @@ for guest in "${guests[@]}"; do
     if [ "$(cat "$work/$guest.code")" != 0 ]; then
         failed=$((failed + 1))
         # By name here too: a log may be kept by its end alone.
-        grep -aE '^---- .* ----$|: not done after [0-9]+ s' "$work/$guest.log" || true
+        {
+            echo "$guest: exit status $(cat "$work/$guest.code")"
+            grep -aE '^---- .* ----$|: not done after [0-9]+ s' "$work/$guest.log" || true
+        } | tee -a "${ASMP_FAILED:-/dev/null}"
     fi
     [ ! -e "$work/$guest.again" ] || again=$((again + 1))
     echo "$line" >>"$work/lines"

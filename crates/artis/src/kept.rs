@@ -176,6 +176,8 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
     open.progs.observe_switch.set_autoload(observe);
     open.progs.observe_write.set_autoload(observe);
     open.progs.observe_timers.set_autoload(observe);
+    open.progs.observe_exception.set_autoload(observe);
+    open.progs.observe_protection.set_autoload(observe);
     let types = Btf::from_vmlinux().map_err(|error| refused("read the kernel's types", error))?;
     let progs = &mut open.progs;
     let works = [
@@ -241,6 +243,8 @@ pub(crate) fn load(cpus: &CpuSet, nr_cpus: u32, test: Test) -> Result<(), Failur
         ("observe_switch", &mut links.observe_switch),
         ("observe_write", &mut links.observe_write),
         ("observe_timers", &mut links.observe_timers),
+        ("observe_exception", &mut links.observe_exception),
+        ("observe_protection", &mut links.observe_protection),
     ];
     let mut loaded = BUILD.to_owned();
     for (name, link) in hooks {

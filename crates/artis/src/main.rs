@@ -28,8 +28,8 @@ set CPUS   Real-time CPUS (such as 2-3) run tasks of other programs too, but onl
            loaded stays, and a line says so: the CPUs would be without one for a moment. If
            one of its hooks is gone, it is loaded anew.
            /sys/fs/bpf/asmp/cpus says which they are: an empty line if the scheduler has ended.
---observe  Also counts what runs in the kernel on a real-time CPU all the same, and why. System
-           calls of all tasks get slower by that. Refused while it is loaded.
+--observe  Also counts what runs in the kernel on a real-time CPU all the same, and why. This
+           slows the system calls of all tasks. Refused while it is loaded.
 --eager    The same, and tasks go to real-time CPUs whenever they can, worth it or not: for tests.
 stats      Prints /sys/fs/bpf/asmp/stats: what it has counted, a line `NAME VALUE` each; the last
            says `ended` and why if the kernel has ended it.
@@ -141,7 +141,7 @@ fn class(pid: &str, to: Option<&str>) -> Result<(), Failure> {
             };
         }
         if text.is_empty() {
-            return Err((1, format!("no process {pid}")));
+            return Err((1, format!("no process {pid}, or all its threads are real-time")));
         }
         if !changed {
             return if to.is_none() { print(&text) } else { Ok(()) };

@@ -300,7 +300,7 @@ pub enum Change {
         /// isolated, shared or best-effort
         ///
         /// `isolated`: its own tasks alone. `shared`: other tasks too, in user mode only, so that
-        /// they delay no real-time task (exit code 57 if this machine cannot do that).
+        /// they delay real-time tasks by little (exit code 57 if this machine cannot do that).
         /// `best-effort`: other tasks too, without that guarantee. Example: asmp mode motion
         /// isolated
         mode: Mode,

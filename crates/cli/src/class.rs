@@ -22,7 +22,7 @@ use std::process::Command;
 ///
 /// Tasks that share the CPUs of partitions wait there for the real-time tasks inside, and for each
 /// other by class: `rt1` tasks first, those with the higher priority before others, then `linux`
-/// tasks. One that has waited for two seconds goes before all that came since. Every task is
+/// tasks. One that has waited for 1.5 seconds goes before all that came since. Every task is
 /// `linux` at first, and children inherit the class. All classes end with the last shared
 /// partition, or when its mode changes.
 ///

@@ -3,7 +3,7 @@
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
 # all but CPU 0 in nohz_full=. /share holds asmp-artis, calls, load and gates. Prints a line for
 # each figure, with its bar, and exits with 1 if one is missed.
-# PARTS: interface, kills, changes, turns, hotplug, strays, renices, returns, crowd, gates,
+# PARTS: interface, kills, changes, turns, bound, hotplug, strays, renices, returns, crowd, gates,
 # guarantee, policy.
 set -u
 seconds=$1
@@ -245,6 +245,32 @@ turns() {
     $artis set ''
 }
 
+# A task that may use one real-time CPU alone has turns beside a guest that computes there without
+# end, also while no system CPU has a guest, whose tick would see to it.
+bound() {
+    local longest
+    $artis set 2-3
+    taskset -c 3 $load gaps 20 10000 >/tmp/gaps &
+    # The guests end one by one: the last is on CPU 3 or on CPU 0.
+    for n in 3 5 7 9 11 13 15 17 19; do
+        taskset -c 0,3 $load spin $n 100000 >/dev/null &
+    done
+    wait
+    longest=$(cat /tmp/gaps)
+    bar 'longest time that a bound task had no turn beside guests, s' "$longest" '<' 2
+    same 'the scheduler after that' "$(cpus) $(cat $state)" '2,3 enabled'
+    # The system CPUs have no guest then.
+    taskset -c 3 $load gaps 12 10000 >/tmp/gaps &
+    for n in 2 4 6; do
+        taskset -c 2,3 $load spin $n 100000 >/dev/null &
+        taskset -c 0,3 $load spin $n 100000 >/dev/null &
+    done
+    taskset -c 0,3 $load spin 12 100000 >/dev/null &
+    wait
+    bar 'the same, as the system CPUs become idle, s' "$(cat /tmp/gaps)" '<' 2
+    $artis set ''
+}
+
 hotplug() {
     local try wrong=0
     $artis set 2-3
@@ -294,18 +320,20 @@ renices() {
     $artis set ''
 }
 
-# What the kernel does before a return to user mode, though an interrupt or an exception was the
-# entry: core dumps, and timers of CPU time.
+# What the kernel does though no call and no page fault was the entry: core dumps, timers of CPU
+# time, and signals for instructions that the processor refuses.
 returns() {
     local kind
     $artis set 2-3 --eager || exit 1
     echo /tmp/core >/proc/sys/kernel/core_pattern
-    for kind in timers timers dumps dumps spin spin; do
+    for kind in timers timers dumps dumps spin spin exceptions exceptions; do
         $load $kind "$seconds" 5000 &
     done
     wait
     bar 'timers and pages of core dumps' "$(stat_of observed_work)" '>=' 10000
     bar 'of these on a real-time CPU' "$(stat_of escaped_work)" == 0
+    bar 'signals for exceptions' "$(stat_of observed_exceptions)" '>=' 1000
+    bar 'of these on a real-time CPU' "$(stat_of escaped_exceptions)" == 0
     bar 'escaped calls' "$(stat_of escaped_calls_other)" == 0
     bar 'guests that began to run on a real-time CPU' "$(stat_of began_on_rt)" '>=' 50
     $artis set ''

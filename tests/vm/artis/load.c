@@ -4,13 +4,16 @@
 // load disturbed SECONDS TURNS: four `calls` ones, whose nice values change all the time.
 // load timers SECONDS TURNS: its timer of CPU time ends each 5 ms.
 // load dumps SECONDS TURNS: its children dump core: TURNS pages.
+// load exceptions SECONDS TURNS: instructions that the processor refuses, and their signals.
 // load crowd SECONDS TASKS: so many tasks that compute on CPU 0, beside six that read all the time.
 // Prints how long one of them had no turn at most, in seconds, and how many had a turn.
+// load gaps SECONDS TURNS: computes, and prints for how many seconds it had no turn at most.
 // load rt0 SECONDS CPU: a hard task of SCHED_FIFO, bound to CPU, that uses 5 % of it.
 #define _GNU_SOURCE
 #include "count.h"
 #include <fcntl.h>
 #include <sched.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -76,6 +79,41 @@ static void dumps(unsigned long pages)
 	waitpid(child, &status, 0);
 }
 
+static sigjmp_buf behind;
+
+static void refused(int signal)
+{
+	siglongjmp(behind, signal);
+}
+
+static void exceptions(unsigned long turns)
+{
+	static unsigned int kind;
+	unsigned long zero = 0, rest;
+
+	signal(SIGILL, refused);
+	signal(SIGFPE, refused);
+	signal(SIGSEGV, refused);
+	signal(SIGTRAP, refused);
+	count(turns);
+	if (sigsetjmp(behind, 1))
+		return;
+	switch (kind++ % 4) {
+	case 0:
+		__asm__ volatile("ud2");
+		break;
+	case 1:
+		__asm__ volatile("divq %2" : "=d"(rest), "+a"(zero) : "r"(zero), "0"(zero));
+		break;
+	case 2:
+		/* No address is like this one. */
+		__asm__ volatile("movq (%1), %0" : "=r"(rest) : "r"(1UL << 62));
+		break;
+	case 3:
+		__asm__ volatile("int3");
+	}
+}
+
 static double cpu_time(void)
 {
 	struct timespec t;
@@ -131,6 +169,21 @@ static void disturbed(double end, unsigned long turns)
 	}
 	for (int i = 0; i < 4; i++)
 		kill(children[i], SIGKILL);
+}
+
+static void gaps(double end, unsigned long turns)
+{
+	double at = now(), longest = 0;
+
+	while (at < end) {
+		double before = at;
+
+		count(turns);
+		at = now();
+		if (at - before > longest)
+			longest = at - before;
+	}
+	printf("%.2f\n", longest);
 }
 
 static void crowd(double end, unsigned long tasks)
@@ -198,6 +251,8 @@ int main(int argc, char **argv)
 
 	if (strcmp(kind, "rt0") == 0)
 		return rt0(end, turns);
+	if (strcmp(kind, "gaps") == 0)
+		return gaps(end, turns), 0;
 	if (strcmp(kind, "crowd") == 0)
 		return setpgid(0, 0), crowd(end, turns), 0;
 	if (strcmp(kind, "disturbed") == 0)
@@ -220,6 +275,8 @@ int main(int argc, char **argv)
 			mixed(turns);
 		} else if (strcmp(kind, "dumps") == 0) {
 			dumps(turns);
+		} else if (strcmp(kind, "exceptions") == 0) {
+			exceptions(turns);
 		} else {
 			count(10000);
 		}

@@ -160,7 +160,9 @@ int class_of(struct class_change *change)
 
 	if (!p)
 		return prio;
-	t = bpf_task_storage_get(&tasks, p, NULL, 0);
+	/* Of a real-time task it would show once that is one no more. */
+	t = p->policy == 1 || p->policy == 2 || p->policy == 6 ?
+		    NULL : bpf_task_storage_get(&tasks, p, NULL, 0);
 	if (t) {
 		if (change->prio >= 0) {
 			t->prio = change->prio;

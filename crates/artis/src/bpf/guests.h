@@ -81,6 +81,7 @@ struct {
 struct cpu {
 	u64 began;		/* when a guest began to run here that may go to RT CPUs; 0: none */
 	u32 in_user;		/* It was in user mode then. */
+	u32 is_bound;		/* No system CPU may run it. */
 	u32 asked;		/* an RT CPU: 1 + the NRT CPU whose guest it is to fetch */
 	u64 used_most;		/* the most that a Linux task had used when it began to run here */
 	u32 runs_as;		/* what the time of the guest that runs here counts as; 0: none does */
@@ -152,6 +153,14 @@ static __always_inline bool has_nrt(struct task_struct *p)
 	return nrt && bpf_cpumask_intersects((const struct cpumask *)nrt, p->cpus_ptr);
 }
 
+/* A section that may not migrate has one CPU alone for a while. Is there one behind that? */
+static __always_inline bool will_have_nrt(struct task_struct *p)
+{
+	struct bpf_cpumask *nrt = nrt_mask;
+
+	return nrt && bpf_cpumask_intersects((const struct cpumask *)nrt, &p->cpus_mask);
+}
+
 /* Is there a real-time CPU for it? */
 static __always_inline bool has_rt(struct task_struct *p)
 {
@@ -191,6 +200,51 @@ static __always_inline bool by_syscall(const struct pt_regs *regs)
 }
 
 /*
+ * An entry calls a function. Where that returns to stands below the registers. 0: it cannot be read.
+ */
+static __always_inline u64 entered_by(const void *regs)
+{
+	u64 from = 0;
+
+	bpf_probe_read_kernel(&from, sizeof(from), (const char *)regs - sizeof(from));
+	return from;
+}
+
+/*
+ * Exceptions besides page faults. The kernel handles them with interrupts on: it may print, allocate
+ * memory, and send a signal. Machine checks and debug exceptions have entries of another kind.
+ */
+#define EACH_EXCEPTION(X)                                                                          \
+	X(divide_error) X(overflow) X(bounds) X(invalid_op) X(device_not_available)                \
+	X(invalid_tss) X(segment_not_present) X(stack_segment) X(general_protection)               \
+	X(coprocessor_error) X(alignment_check) X(simd_coprocessor_error) X(int3)
+#define SYMBOL(name) extern const void asm_exc_##name __ksym __weak;
+EACH_EXCEPTION(SYMBOL)
+#undef SYMBOL
+/*
+ * The call stands so near the begin of an entry. Some entries are shorter: behind them are those of
+ * other exceptions.
+ */
+enum { ENTRY_BYTES = 64 };
+
+static __always_inline bool is_in(u64 from, const void *entry)
+{
+	return entry && from - (u64)entry < ENTRY_BYTES;
+}
+
+/* FRED has one entry for all, and puts the kind of event and its vector beside the selector. */
+static __always_inline bool by_exception(const struct pt_regs *regs)
+{
+	enum { HARDWARE = 3, PAGE_FAULT = 14 };
+	u64 from = entered_by(regs), ss = regs->ssx;
+
+#define IS_IN(name) || is_in(from, &asm_exc_##name)
+	return ((ss >> 48 & 15) == HARDWARE && (ss >> 32 & 255) != PAGE_FAULT)
+		EACH_EXCEPTION(IS_IN);
+#undef IS_IN
+}
+
+/*
  * Did an interrupt take this runnable task from user mode? Then only the way back is left of its
  * stay in the kernel. Entries by an interrupt or a fault have orig_ax == -1.
  * The work on that way is told by its hooks, by the place as well: a hook may be lost.
@@ -212,7 +266,7 @@ static __always_inline bool at_user(struct task_struct *p, struct task *t)
 	if (t->works && regs->ip == t->work_ip)
 		return false;
 	/* A call whose number is -1 runs filters of seccomp all the same. */
-	return (long)regs->orig_ax == -1 && !by_syscall(regs);
+	return (long)regs->orig_ax == -1 && !by_syscall(regs) && !by_exception(regs);
 }
 
 /* Guests are the tasks that this scheduler has: not SCHED_FIFO (1), _RR (2), _DEADLINE (6). */

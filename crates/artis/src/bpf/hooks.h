@@ -23,9 +23,7 @@ static __always_inline bool eject(struct task_struct *p, struct task *t, s32 cpu
 	return true;
 }
 
-/* The entry of INT 0x80 calls a function. Where it returns to stands below the registers. */
 extern const void asm_int80_emulation __ksym __weak;
-enum { ENTRY_BYTES = 64 };
 
 /*
  * Is this entry, which has no number of a call, a call nevertheless? One by INT 0x80 gets its
@@ -34,13 +32,11 @@ enum { ENTRY_BYTES = 64 };
  */
 static __always_inline bool is_call(const struct pt_regs *regs)
 {
-	u64 from = 0, entry = (u64)&asm_int80_emulation;
 	u8 code[2];
 
 	if (by_syscall(regs))
 		return true;
-	bpf_probe_read_kernel(&from, sizeof(from), (char *)regs - sizeof(from));
-	if (entry && from - entry < ENTRY_BYTES)
+	if (is_in(entered_by(regs), &asm_int80_emulation))
 		return true;
 	if (bpf_probe_read_user(code, sizeof(code), (void *)(regs->ip - sizeof(code))))
 		return true;
@@ -72,7 +68,7 @@ int BPF_PROG(on_user_exit, int dummy)
 		}
 	} else if (is_call(regs)) {
 		eject(p, t, cpu, STAT_calls_from_rt);
-	} else if (has_exit_work(p)) {
+	} else if (by_exception(regs) || has_exit_work(p)) {
 		eject(p, t, cpu, STAT_other_from_rt);
 	}
 	return 0;

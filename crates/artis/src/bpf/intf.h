@@ -15,7 +15,7 @@
 	X(different_calls_from_rt) /* how many different ones */                                   \
 	X(faults_from_rt)	/* page faults from user mode that began there */                  \
 	X(kernel_faults_from_rt) /* page faults there of the kernel, for a guest */                \
-	X(other_from_rt)	/* other entries there with work before the return: signals */     \
+	X(other_from_rt)	/* exceptions there, and signals before the return */              \
 	X(left_in_kernel)	/* guests that left an RT CPU in the kernel */                     \
 	X(left_in_user)		/* guests that left one in user mode, as their turn was over */    \
 	X(began_on_rt)		/* guests that began to run on an RT CPU, and may leave it */      \
@@ -35,9 +35,11 @@
 	X(observed_faults)                                                                         \
 	X(observed_work)	/* pages of core dumps, and timers of CPU time */                  \
 	X(escaped_work)		/* of these, on an RT CPU for a guest that may leave it */         \
+	X(observed_exceptions)	/* signals that the kernel forces on a task */                     \
+	X(escaped_exceptions)                                                                      \
 	X(rt0_moves)		/* tasks of SCHED_FIFO, _RR that began to run on another CPU */    \
 	X(escaped_calls)	/* system calls with an escape, by cause: */                       \
-	X(escaped_calls_bound)	/* the guest may run on RT CPUs only, or migrates not */           \
+	X(escaped_calls_bound)	/* the guest may run on RT CPUs only, or may not migrate */        \
 	X(escaped_calls_exiting)                                                                   \
 	X(escaped_calls_sigreturn) /* its end alone: it has no number left */                      \
 	X(escaped_calls_other)                                                                     \

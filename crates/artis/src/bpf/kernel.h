@@ -69,6 +69,7 @@ struct task_struct {
 	int nr_cpus_allowed;
 	unsigned short migration_disabled;
 	const cpumask_t *cpus_ptr;
+	cpumask_t cpus_mask;
 	struct callback_head *task_works;
 	struct signal_struct *signal;
 	sigset_t blocked;
@@ -83,6 +84,7 @@ struct pt_regs {
 	unsigned long orig_ax;
 	unsigned long ip;
 	unsigned long flags;
+	unsigned long ssx;
 };
 struct kernel_siginfo;
 struct seq_file;

@@ -15,40 +15,16 @@
  *
  * Units: ns of the scheduler's clock.
  */
-#include "guests.h"
-#include "control.h"
+#include "queues.h"
 #include "hooks.h"
 #include "observe.h"
 
-#define SCX_DSQ_LOCAL ((1ULL << 63) | 2)
-#define SCX_DSQ_LOCAL_ON (3ULL << 62)
-#define SCX_SLICE_INF (~0ULL)
-#define SCX_ENQ_WAKEUP 1
-#define IMMED bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_IMMED)
-#define PREEMPT bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_PREEMPT)
-
-s32 scx_bpf_create_dsq(u64 dsq_id, s32 node) __ksym;
-bool scx_bpf_dsq_insert___v2___asmp(struct task_struct *p, u64 dsq_id, u64 slice, u64 flags) __ksym;
-bool __scx_bpf_dsq_insert_vtime(struct task_struct *p,
-				struct scx_bpf_dsq_insert_vtime_args *args) __ksym;
-bool scx_bpf_dsq_move_to_local___v2___asmp(u64 dsq_id, u64 enq_flags) __ksym;
-s32 scx_bpf_dsq_nr_queued(u64 dsq_id) __ksym;
-struct task_struct *scx_bpf_dsq_peek(u64 dsq_id) __ksym;
-s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowed,
-			     struct scx_bpf_select_cpu_and_args *args) __ksym;
-s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
-const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
-void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
-bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work *work, void *map,
 				  int (*callback)(struct bpf_map *map, void *key, void *value)) __ksym __weak;
 
-const volatile u64 slice_ns = 3000000;
-/* For tests of the guarantee: guests go to RT CPUs whenever they can, worth it or not. */
-const volatile bool eager;
-
 struct work {
 	struct bpf_task_work work;
+	u64 task;	/* Its address: another may have the pid before the one before is gone. */
 };
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -57,42 +33,6 @@ struct {
 	__type(key, int);
 	__type(value, struct work);
 } works SEC(".maps");
-
-static __always_inline s32 idle_of(struct task_struct *p, s32 prev, struct bpf_cpumask *mask)
-{
-	struct scx_bpf_select_cpu_and_args args = { .prev_cpu = prev };
-
-	return mask ? __scx_bpf_select_cpu_and(p, (const struct cpumask *)mask, &args) : -1;
-}
-
-/* Are its stays on RT CPUs long enough? */
-static __always_inline bool fits(struct task *t)
-{
-	return eager || is_worth(t->stay, move_ns);
-}
-
-/* May it go to one? */
-static __always_inline bool is_for_rt(struct task_struct *p, struct task *t)
-{
-	return fits(t) && has_rt(p);
-}
-
-static __always_inline u64 used_most(struct task *t)
-{
-	return cpu_of(t->ran_on)->used_most;
-}
-
-static __always_inline void insert(struct task_struct *p, struct task *t, u64 queue, u64 flags)
-{
-	struct scx_bpf_dsq_insert_vtime_args args = {
-		.dsq_id = queue,
-		.slice = slice_ns,
-		.vtime = place_in_queue(t->prio, scx_bpf_now(), t->used, used_most(t)),
-		.enq_flags = flags & ~bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST),
-	};
-
-	__scx_bpf_dsq_insert_vtime(p, &args);
-}
 
 SEC("struct_ops/select_cpu")
 s32 BPF_PROG(artis_select_cpu, struct task_struct *p, s32 prev, u64 flags)
@@ -109,153 +49,6 @@ s32 BPF_PROG(artis_select_cpu, struct task_struct *p, s32 prev, u64 flags)
 		if (!is_rt(cpu) && may(p, cpu))
 			return cpu;
 	return prev;
-}
-
-static __always_inline bool rt_idles(void)
-{
-	const struct cpumask *idle = scx_bpf_get_idle_cpumask();
-	struct bpf_cpumask *mask = rt_mask;
-	bool idles = mask && bpf_cpumask_intersects((const struct cpumask *)mask, idle);
-
-	scx_bpf_put_idle_cpumask(idle);
-	return idles;
-}
-
-/*
- * The guest waits for an NRT CPU, and an RT CPU is free: a guest of an NRT CPU may as well run
- * there. The best is one known to be in user mode, else the one that has run longest.
- */
-static __always_inline bool make_room(struct task_struct *p)
-{
-	u64 now = scx_bpf_now(), longest = move_ns;
-	s32 cpu, best = -1;
-
-	each_cpu(cpu, nr_cpus) {
-		struct cpu *c = cpu_of(cpu);
-		u64 began = c->began;
-
-		if (is_rt(cpu) || !began || !may(p, cpu))
-			continue;
-		if (c->in_user) {
-			best = cpu;
-			break;
-		}
-		if ((s64)(now - began) > (s64)longest) {
-			longest = now - began;
-			best = cpu;
-		}
-	}
-	if (best < 0)
-		return false;
-	cpu_of(best)->began = 0;
-	add(STAT_made_room, 1);
-	scx_bpf_kick_cpu(best, SCX_KICK_PREEMPT);
-	return true;
-}
-
-/*
- * A system CPU that began to idle after this guest's search looked at the queues before the kernel
- * puts the guest there, which it does once enqueue is over. The kick comes after that. Only for a
- * guest that an RT CPU queues: a system CPU looks itself at the end of its slice.
- */
-static __always_inline void look_again(struct task_struct *p)
-{
-	s32 cpu;
-
-	if (!is_rt(bpf_get_smp_processor_id()))
-		return;
-	each_cpu(cpu, nr_cpus) {
-		if (is_rt(cpu) || !may(p, cpu) || leaves[index_of(cpu)])
-			continue;
-		scx_bpf_kick_cpu(cpu, 0);
-		return;
-	}
-}
-
-/* Into a queue of system CPUs. */
-static __always_inline void enqueue_nrt(struct task_struct *p, struct task *t, s32 cpu, u64 queue,
-					u64 flags)
-{
-	s32 to = idle_of(p, cpu, nrt_mask);
-
-	if (to < 0 && !is_rt(cpu) && flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST))
-		to = cpu;
-	if (!is_rt(cpu) && to >= 0) {
-		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, 0);
-		return;
-	}
-	insert(p, t, queue, flags);
-	t->waited = 0;
-	if (to >= 0) {
-		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
-		return;
-	}
-	if (is_rt(cpu) || (flags & SCX_ENQ_WAKEUP && rt_idles())) {
-		t->waited = !make_room(p);
-		if (!t->waited)
-			return;
-	}
-	look_again(p);
-}
-
-/* No system CPU may run it, whose tick would see to it. A guest that had its turn makes room. */
-static __always_inline void take_turn(struct task_struct *p)
-{
-	u64 now = scx_bpf_now();
-	s32 cpu;
-
-	each_cpu(cpu, nr_cpus) {
-		struct cpu *c = cpu_of(cpu);
-
-		if (!is_rt(cpu) || !may(p, cpu) || !c->began || now - c->began <= slice_ns)
-			continue;
-		c->began = now;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
-		return;
-	}
-}
-
-static __always_inline void enqueue_user(struct task_struct *p, struct task *t, s32 cpu, u64 flags,
-					 bool is_bound)
-{
-	bool again = flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_REENQ);
-	s32 to;
-
-	if (is_rt(cpu) && !is_bound) {
-		/*
-		 * Mostly a real-time task is about to run here: it waits for this. So there is one
-		 * short search, for any CPU, where idle_of() looks for the best one of a kind.
-		 */
-		insert(p, t, USER, flags);
-		to = scx_bpf_pick_idle_cpu(p->cpus_ptr, 0);
-		if (to >= 0)
-			scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
-		return;
-	}
-	to = again && !is_bound ? -1 : idle_of(p, cpu, rt_mask);
-	/* Here, an RT CPU takes no lock of another CPU's run queue. */
-	if (to >= 0 && !again && (to == cpu || !is_rt(cpu))) {
-		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, IMMED);
-		return;
-	}
-	insert(p, t, USER, flags);
-	if (to < 0)
-		to = idle_of(p, cpu, nrt_mask);
-	if (to >= 0)
-		scx_bpf_kick_cpu(to, SCX_KICK_IDLE);
-	else if (is_bound)
-		take_turn(p);
-}
-
-/* Nothing waits for the CPU of this guest, so it stays there. */
-static __always_inline bool stays(struct task_struct *p, s32 cpu, bool in_user, u64 flags)
-{
-	if (!(flags & bpf_core_enum_value(enum scx_enq_flags, SCX_ENQ_LAST)))
-		return false;
-	if (is_rt(cpu) ? !in_user : eager)
-		return false;
-	scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL, slice_ns, is_rt(cpu) ? IMMED : 0);
-	return true;
 }
 
 SEC("struct_ops/enqueue")
@@ -355,16 +148,21 @@ static __always_inline bool waits_for(u64 queue, s32 cpu)
  * A CPU begins to idle, or ends it. A guest that was queued after dispatch looked, and before the
  * kernel knew that the CPU idles, found no idle CPU: the CPU looks once more. The kernel calls this
  * once it knows. Not on a CPU that goes offline: the interrupt of the kick would never come there,
- * and the kernel waits for it.
+ * and the kernel waits for it. A guest that waits for an RT CPU had a turn when a tick of this CPU
+ * saw to it: there will be none.
  */
 SEC("struct_ops/update_idle")
 void BPF_PROG(artis_update_idle, s32 cpu, bool is_idle)
 {
+	struct task_struct *p;
+
 	if (!is_idle || leaves[index_of(cpu)])
 		return;
 	if (waits_for(USER, cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 ||
 	    (!is_rt(cpu) && (waits_for(KERNEL, cpu) || waits_for(SYSTEM, cpu))))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+	else if (!is_rt(cpu) && (p = scx_bpf_dsq_peek(USER)) && !has_nrt(p))
+		take_turn(p);
 }
 
 /* A guest that computes does not enter the kernel but by its tick. */
@@ -451,8 +249,16 @@ static __always_inline void await_return(struct task_struct *p)
 	int pid = p->pid;
 	struct work *w = bpf_map_lookup_elem(&works, &pid);
 
-	if (w && !(p->flags & PF_EXITING))
+	if (w && w->task == (u64)p && !(p->flags & PF_EXITING))
 		bpf_task_work_schedule_resume(p, &w->work, &works, on_return);
+}
+
+/* Is the first that waits for RT CPUs one that may run here, and on no system CPU? */
+static __always_inline bool bound_waits(s32 cpu)
+{
+	struct task_struct *p = scx_bpf_dsq_peek(USER);
+
+	return p && may(p, cpu) && !has_nrt(p);
 }
 
 SEC("struct_ops/running")
@@ -480,13 +286,16 @@ void BPF_PROG(artis_running, struct task_struct *p)
 	c->in_user = in_user;
 	if (is_rt(cpu)) {
 		c->began = now;
-		t->entered = 0;
 		is_bound = !has_nrt(p);
-		/* One that has no other CPU takes turns there with its like. */
-		scx_bpf_task_set_slice(p, is_bound ? slice_ns : in_user ? SCX_SLICE_INF : 0);
-		if (is_bound)
+		c->is_bound = is_bound;
+		t->entered = in_user || !will_have_nrt(p) ? 0 : now;
+		/* One that has no other CPU takes turns there with its like, and with guests. */
+		scx_bpf_task_set_slice(p, is_bound || (in_user && bound_waits(cpu)) ? slice_ns :
+					  in_user ? SCX_SLICE_INF : 0);
+		if (!is_bound)
+			add(STAT_began_on_rt, 1);
+		else if (!t->entered)
 			return;
-		add(STAT_began_on_rt, 1);
 		if (in_user)
 			return;
 		/*
@@ -495,8 +304,8 @@ void BPF_PROG(artis_running, struct task_struct *p)
 		 * kick has just set to 0. migrate_enable() does so, before it counts as enabled.
 		 */
 		add(STAT_began_in_kernel_on_rt, 1);
-		t->entered = now;
-		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
+		if (!is_bound)
+			scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
 		return;
 	}
 	c->began = p->flags & HAS_NO_USER_MODE || !is_for_rt(p, t) ? 0 : now;
@@ -553,7 +362,7 @@ SEC("struct_ops.s/init_task")
 s32 BPF_PROG(artis_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct work w = {};
+	struct work w = { .task = (u64)p };
 	int pid = p->pid;
 
 	if (!t)
@@ -573,8 +382,10 @@ SEC("struct_ops/exit_task")
 void BPF_PROG(artis_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
 	int pid = p->pid;
+	struct work *w = bpf_map_lookup_elem(&works, &pid);
 
-	bpf_map_delete_elem(&works, &pid);
+	if (w && w->task == (u64)p)
+		bpf_map_delete_elem(&works, &pid);
 }
 
 SEC("struct_ops/cpu_online")

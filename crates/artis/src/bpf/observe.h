@@ -89,22 +89,22 @@ int BPF_PROG(observe_fault, void *vma, unsigned long address, unsigned int flags
 	return 0;
 }
 
-static __always_inline void observe_work(void)
+static __always_inline void observe_work(u32 observed, u32 escaped)
 {
 	struct task_struct *p = bpf_get_current_task_btf();
 
 	if (!guest(p))
 		return;
-	add(STAT_observed_work, 1);
+	add(observed, 1);
 	if (is_rt(bpf_get_smp_processor_id()) && cause_of(p) == OTHER)
-		add(STAT_escaped_work, 1);
+		add(escaped, 1);
 }
 
 /* For each page of a core dump. */
 SEC("?fentry/__kernel_write_iter")
 int BPF_PROG(observe_write)
 {
-	observe_work();
+	observe_work(STAT_observed_work, STAT_escaped_work);
 	return 0;
 }
 
@@ -112,7 +112,22 @@ int BPF_PROG(observe_write)
 SEC("?fentry/posix_cpu_timers_work")
 int BPF_PROG(observe_timers)
 {
-	observe_work();
+	observe_work(STAT_observed_work, STAT_escaped_work);
+	return 0;
+}
+
+/* The handlers of exceptions call one of these. */
+SEC("?fentry/force_sig_fault")
+int BPF_PROG(observe_exception)
+{
+	observe_work(STAT_observed_exceptions, STAT_escaped_exceptions);
+	return 0;
+}
+
+SEC("?fentry/force_sig")
+int BPF_PROG(observe_protection)
+{
+	observe_work(STAT_observed_exceptions, STAT_escaped_exceptions);
 	return 0;
 }
 

@@ -63,7 +63,7 @@ pub struct Shape {
     /// system, which then disturbs the partition through the shared core. Example: --smt share
     #[arg(long, default_value = "idle")]
     pub smt: Smt,
-    /// Let other tasks use the CPUs too, without delay for real-time tasks
+    /// Let other tasks use the CPUs too, with a small delay for real-time tasks
     ///
     /// Other tasks run there in user mode only: one that enters the kernel is taken to a system CPU
     /// first. It needs Linux 7.1 or newer, the program asmp-artis, and CPUs of nohz_full=; `asmp
