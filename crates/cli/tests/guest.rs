@@ -125,8 +125,11 @@ fn in_guest(guest: Guest, arguments: &Arguments) -> Conclusion {
     let tier = guest::lab::tier();
     let all = all();
     let count = all.len();
-    let names =
-        |words: &[String], name: &str| words.iter().any(|word| name.contains(word.as_str()));
+    let is = |word: &str, name: &str| match arguments.exact {
+        true => name == word,
+        false => name.contains(word),
+    };
+    let names = |words: &[String], name: &str| words.iter().any(|word| is(word, name));
     let filter: Vec<String> = arguments.filter.iter().cloned().collect();
     let wanted = |test: &Test| match filter.is_empty() {
         true => test.runs_in(guest, tier),
