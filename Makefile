@@ -23,7 +23,8 @@ test: check yartek vm
 # their gates, and a tenth of fuzz, another one each night, and of containment.
 nightly:
 	ASMP_TIER=nightly tests/parts.sh setup lint msrv deny yartek yartek-proof yartek-asan unit vm \
-		python readers loom miri tsan asan agreement random fuzz containment bench-channels bench-responses
+		python readers loom miri tsan asan agreement random fuzz containment bench-channels \
+		bench-responses
 	tests/sources.sh --record python loom miri tsan asan
 
 # Nightly takes a tenth of what takes hours; ALL=1 takes all.

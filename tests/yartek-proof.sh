@@ -7,8 +7,8 @@
 # Problem:  a test runs some cases. That an interrupt comes between two given accesses to memory is
 #           one case of millions.
 # Approach: CBMC looks at all values of one step of the scheduler (K1). What levels share (K2, K3,
-#           K4, K6, K7) is compiled with a call before each access to a volatile word, and run once for
-#           each sequence of interrupts there. Modules (K8, K10) run once for each sequence of
+#           K4, K6, K7) is compiled with a call before each access to a volatile word, and run once
+#           for each sequence of interrupts there. Modules (K8, K10) run once for each sequence of
 #           calls.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."

@@ -180,8 +180,10 @@ for guest in "${guests[@]}"; do
     # What the test runner says last; a guest that died says nothing.
     line=$(grep "^$guest: .* passed, " "$work/$guest.log" | tail -n 1 || true)
     # It does not count those that ended before it died. What failed there has its exit status.
-    [ -z "$line" ] || [ ! -s "$work/$guest.again" ] || line=$(awk -v before="$(wc -l <"$work/$guest.again")" \
-        '{ $2 += before; print }' <<<"$line")
+    if [ -n "$line" ] && [ -s "$work/$guest.again" ]; then
+        before=$(wc -l <"$work/$guest.again")
+        line=$(awk -v before="$before" '{ $2 += before; print }' <<<"$line")
+    fi
     tenths=$(($(cat "$work/$guest.seconds") * 10 / 60))
     printf '%5.1f min  %s\n' "${tenths}e-1" "${line:-$guest: died}"
     if [ "$(cat "$work/$guest.code")" != 0 ]; then

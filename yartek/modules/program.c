@@ -2,8 +2,8 @@
 /*
  * Problem:  a program calls functions of the image by their addresses. One that was linked for
  *           another image, or came damaged, would do anything.
- * Approach: it says which image it is for, by a checksum of that image's code, and this computes the
- *           same of the image that runs. What the header says is believed where it cannot lead
+ * Approach: it says which image it is for, by a checksum of that image's code, and this computes
+ *           the same of the image that runs. What the header says is believed where it cannot lead
  *           out of the area; the rest once the checksum of all is right.
  */
 #include "program.h"

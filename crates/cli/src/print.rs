@@ -437,8 +437,8 @@ pub fn violated(verb: &str, partitions: &[&PartitionStatus]) {
     }
 }
 
-/// What others did on all shared CPUs since they have been guarded. A scheduler that an older build has
-/// loaded may lack some counts.
+/// What others did on all shared CPUs since they have been guarded. A scheduler that an older build
+/// has loaded may lack some counts.
 fn guests(counts: &[(String, u64)]) -> Vec<String> {
     let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
     let seconds = |name: &str| Some(Duration::from_nanos(of(name)?).as_secs_f64());

@@ -54,8 +54,8 @@ pub enum Serial<'a> {
     /// At a pseudoterminal, to which a link is made there. `told` is called with it. Time does not
     /// pass faster than here.
     Terminal { link: &'a Path, told: &'a dyn Fn(&Path) },
-    /// At a port of TCP, on this machine alone. `told` is called once it is open. Time does not pass
-    /// faster than here, or as fast as this machine allows.
+    /// At a port of TCP, on this machine alone. `told` is called once it is open. Time does not
+    /// pass faster than here, or as fast as this machine allows.
     Tcp { port: u16, is_fast: bool, told: Option<&'a dyn Fn()> },
 }
 
@@ -356,9 +356,9 @@ impl Pace {
 }
 
 /// The emulator moves its clock to the next timer as soon as the CPU sleeps. Its main loop may see
-/// that the CPU sleeps before the last instructions are counted, and the timer then is late by them:
-/// up to 130 in 1 of 10 runs where this machine is busy. While it records, the main loop waits for
-/// the CPU. Its recording is not kept.
+/// that the CPU sleeps before the last instructions are counted, and the timer then is late by
+/// them: up to 130 in 1 of 10 runs where this machine is busy. While it records, the main loop
+/// waits for the CPU. Its recording is not kept.
 const AT_ONCE: &str = "sleep=off,rr=record,rrfile=/dev/null";
 
 /// Runs an image. A guest with a trace ends itself at `until_ticks` after its epoch; any guest is
@@ -474,7 +474,7 @@ mod tests {
                 "multiple definition of `reset'",
             ),
             (
-                "ld: required symbol `program' not defined\ncollect2: error: ld returned 1 exit status",
+                "ld: required symbol `program' not defined\ncollect2: error: ld returned 1",
                 "required symbol `program' not defined",
             ),
         ] {

@@ -93,8 +93,8 @@ fn moves_no_job(board: &Board, most: u32) {
         free_ticks = quiet.end_ticks + sum_ticks;
     }
     println!(
-        "{}: most = {most}: {} jobs, latest {latest:?}, longer by {longer_ticks} ticks at most, counted \
-             {counted:?}",
+        "{}: most = {most}: {} jobs, latest {latest:?}, longer by {longer_ticks} ticks at most, \
+             counted {counted:?}",
         board.name(),
         quiet.jobs.len()
     );

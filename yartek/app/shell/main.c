@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A shell on the serial line, with a disk, and programs that it begins: some of this image, and those
- * that `asmp yartek program` sends to the disk.
+ * A shell on the serial line, with a disk, and programs that it begins: some of this image, and
+ * those that `asmp yartek program` sends to the disk.
  */
 #include "yartek.h"
 

@@ -200,7 +200,8 @@ static __always_inline bool by_syscall(const struct pt_regs *regs)
 }
 
 /*
- * An entry calls a function. Where that returns to stands below the registers. 0: it cannot be read.
+ * An entry calls a function. Where that returns to stands below the registers. 0: it cannot be
+ * read.
  */
 static __always_inline u64 entered_by(const void *regs)
 {
@@ -211,8 +212,9 @@ static __always_inline u64 entered_by(const void *regs)
 }
 
 /*
- * Exceptions besides page faults. The kernel handles them with interrupts on: it may print, allocate
- * memory, and send a signal. Machine checks and debug exceptions have entries of another kind.
+ * Exceptions besides page faults. The kernel handles them with interrupts on: it may print,
+ * allocate memory, and send a signal. Machine checks and debug exceptions have entries of another
+ * kind.
  */
 #define EACH_EXCEPTION(X)                                                                          \
 	X(divide_error) X(overflow) X(bounds) X(invalid_op) X(device_not_available)                \

@@ -150,8 +150,8 @@ static __always_inline void enqueue_nrt(struct task_struct *p, struct task *t, s
 }
 
 /*
- * No system CPU may run it, whose tick would see to it. A guest that may go elsewhere makes room, and
- * one that may not when it has had its turn.
+ * No system CPU may run it, whose tick would see to it. A guest that may go elsewhere makes room,
+ * and one that may not when it has had its turn.
  */
 static __always_inline void take_turn(struct task_struct *p)
 {
