@@ -16,7 +16,7 @@
 enum { ARRIVALS = 3000, SPORADIC = 2, RECORDS = 1024 };
 
 struct yk_arrivals came_for[SPORADIC];
-static uint32_t refused;
+static uint32_t refused[SPORADIC];
 static bool is_wrong;
 
 /* Of the handler; of the background. */
@@ -34,8 +34,8 @@ static void arrive(uint32_t n)
 
 	yk_arrive(1 + n);
 	if (arrivals->came == came) {
-		refused++;
-		is_wrong |= yk_stats(1 + n)->refused != refused;
+		refused[n]++;
+		is_wrong |= yk_stats(1 + n)->refused != refused[n];
 		return;
 	}
 	records[kept % RECORDS].task = 1 + n;
@@ -108,7 +108,7 @@ bool yk_background(void)
 	provoke_within(64);
 	if (printed == ARRIVALS) {
 		yk_console_text(is_wrong ? "wrong " : "refused ");
-		yk_console_decimal(refused);
+		yk_console_decimal(refused[0] + refused[1]);
 		yk_console_byte('\n');
 		printed++;
 	}

@@ -57,8 +57,11 @@ fn a_handler_takes_what_is_counted_for_one() {
     each(|board| {
         let of = |words: &[&str]| mean_instructions(board, &trace(board, 1, words));
         let (took, counted) = (of(&["-DSTORM"]) - of(&[]), board.0.handler_instructions as f64);
-        println!("{}: a handler takes {took:.1} instructions of {counted}", board.name());
-        assert!(took <= counted && took > counted - 4.0, "{}: {took}", board.name());
+        // Jobs begin with a tick: an average does not even out what their times are rounded by.
+        let rounded = 2.0 * board.instructions_up(1) as f64;
+        println!("{}: a handler takes {took:.1} of {counted}, +- {rounded}", board.name());
+        let is_so = (counted - 4.0 - rounded..=counted + rounded).contains(&took);
+        assert!(is_so, "{}: {took}", board.name());
     });
 }
 
