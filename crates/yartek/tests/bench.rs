@@ -9,7 +9,7 @@ use board::each;
 /// The most instructions that a figure may have on the average, by board.
 const MOST: [(&str, [f64; 2]); 7] = [
     ("start of a job to its begin, CPU idle", [170.0, 240.0]),
-    ("all that an empty job takes", [450.0, 550.0]),
+    ("all that an empty job takes", [460.0, 560.0]),
     ("interrupt to its service", [120.0, 140.0]),
     ("raise in the handler to the service", [110.0, 110.0]),
     ("choice of a job, one to release", [150.0, 150.0]),

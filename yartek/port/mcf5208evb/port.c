@@ -57,8 +57,8 @@ static uint8_t source_of[YK_MAX_LINES];
 static volatile uint32_t wrapped_high;
 static volatile uint32_t wrapped_low;
 /*
- * Of the alarm's level: the least ticks from a look at the clock to the set of the alarm and the next
- * look. How many depends on the processor. No handler is as short as half of it.
+ * Of the alarm's level: the least ticks from a look at the clock to the set of the alarm and the
+ * next look. How many depends on the processor. No handler is as short as half of it.
  */
 static uint32_t shortest = ~(uint32_t)0;
 /* The guard runs at the level that counts wraps. */

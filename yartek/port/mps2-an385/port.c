@@ -59,8 +59,8 @@ static uint32_t vectors[EXCEPTIONS + IRQS] __attribute__((aligned(256)));
 static uint8_t source_of[YK_MAX_LINES];
 static volatile uint32_t wraps;
 /*
- * Of the alarm's level: the least ticks from a look at the clock to the set of the alarm and the next
- * look. How many depends on the processor. No handler is as short as half of it.
+ * Of the alarm's level: the least ticks from a look at the clock to the set of the alarm and the
+ * next look. How many depends on the processor. No handler is as short as half of it.
  */
 static uint32_t shortest = ~(uint32_t)0;
 /* The background's stack while it looks and sleeps, else 0. */
