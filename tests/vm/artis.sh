@@ -37,7 +37,8 @@ in_guest() {
 }
 
 failed=0
-all='interface kills changes turns bound hotplug strays renices returns crowd gates guarantee'
+all='interface kills changes turns bound stalls hotplug strays renices returns crowd gates'
+all+=' guarantee'
 read -ra parts <<<"${ARTIS_PARTS:-$all}"
 for kernel in "${kernels[@]}"; do
     in_guest "$kernel" 4 "${parts[@]}"

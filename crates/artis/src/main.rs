@@ -115,6 +115,7 @@ fn priority(class: &str) -> Option<i32> {
     }
 }
 
+/// Sets or prints the class of each thread; a real-time thread has none, and is `rt0`.
 /// Threads that start meanwhile have the class of the one that started them: it goes on until a
 /// whole round finds none to change.
 fn class(pid: &str, to: Option<&str>) -> Result<(), Failure> {
@@ -130,7 +131,12 @@ fn class(pid: &str, to: Option<&str>) -> Result<(), Failure> {
         let mut text = String::new();
         let mut changed = false;
         for thread in threads(pid)? {
-            let Some(prio) = class_of.ask(thread)? else { continue };
+            let Some(prio) = class_of.ask(thread)? else {
+                if to.is_none() {
+                    text += &format!("{thread} rt0\n");
+                }
+                continue;
+            };
             if let Some(to) = to.filter(|to| *to != prio) {
                 class_of.set(thread, to)?;
                 changed = true;

@@ -96,9 +96,11 @@ static void sleepers_and_debts(void)
 {
 	u64 most = 9 * SECOND, slice = 3 * MS;
 
-	holds(after_sleep(0, most, slice) == most - slice, "sleep saves one slice");
-	holds(after_sleep(most + MS, most, slice) == most + MS, "sleep takes no debt away");
-	holds(after_sleep(most - MS, most, slice) == most - MS, "a short sleep saves what it is");
+	holds(lag_of(0, most, slice) == -(s64)slice, "sleep saves one slice");
+	holds(lag_of(most + MS, most, slice) == MS, "sleep takes no debt away");
+	holds(lag_of(most - MS, most, slice) == -MS, "a short sleep saves what it is");
+	holds(lag_of(0, most, MOST_LAG_NS) == -MOST_LAG_NS, "nor does a wait save without end");
+	holds(lag_of(~0ULL >> 1, most, slice) == MOST_LAG_NS, "a debt has an end");
 	holds(after_run(most, most, 4 * MS, 100) == most + 4 * MS, "weight 100 counts time as it is");
 	holds(after_run(most, most, 4 * MS, 50) == most + 8 * MS, "half the weight, twice the use");
 	holds(after_run(most, most, 7200 * SECOND, 1) == most + MOST_LAG_NS, "hours are forgotten");
@@ -111,10 +113,13 @@ static void moves(void)
 
 	holds(is_worth(1000, 499) && !is_worth(1000, 500), "a stay must last longer than two moves");
 	while (!is_worth(stay, 25000) && tries < 100000) {
-		stay = after_refusal(stay);
+		stay = after_refusal(stay, RETURNED);
 		tries++;
 	}
 	holds(tries > 10 && tries < 1000, "a guest that is kept off is tried again");
+	for (stay = 100000, tries = 0; !is_worth(stay, 500000) && tries < 100; tries++)
+		stay = after_refusal(stay, COMPUTED);
+	holds(tries > 5 && tries < 25, "one that computes is tried again within some slices");
 	holds(mean(800, 800, 3) == 800 && mean(800, 0, 3) == 700, "the mean follows an eighth");
 	holds(median(3200, 1000000) == 3301 && median(3200, 0) == 3099, "the median follows in steps");
 	holds(!user_first(SECOND, SECOND), "of two that came together the one in the kernel goes first");

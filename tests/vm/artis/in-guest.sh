@@ -3,8 +3,8 @@
 # in-guest.sh SECONDS PART...: the checks of artis.sh, in a guest of 4 CPUs (policy: any number),
 # all but CPU 0 in nohz_full=. /share holds asmp-artis, calls, load and gates. Prints a line for
 # each figure, with its bar, and exits with 1 if one is missed.
-# PARTS: interface, kills, changes, turns, bound, hotplug, strays, renices, returns, crowd, gates,
-# guarantee, policy.
+# PARTS: interface, kills, changes, turns, bound, stalls, hotplug, strays, renices, returns, crowd,
+# gates, guarantee, policy.
 set -u
 seconds=$1
 shift
@@ -177,14 +177,14 @@ changes() {
     $artis set ''
 }
 
-# race FIRST LAST: four processes of each command, which never end, on CPU 0. Prints how much time
-# the first get for that of the last, once all run. CPU 1 is for those who measure: beside RT1 that
-# compute they wait about a second for each turn.
+# race COUNT CPU FIRST LAST: COUNT processes of each command, which never end, on CPU. Prints how
+# much time the first get for that of the last, once all run. CPU 1 is for those who measure: beside
+# RT1 that compute they wait about a second for each turn.
 race() {
     local ones=() others=() _
-    for _ in 1 2 3 4; do
-        taskset -c 0 sh -c "exec $1" >/dev/null & ones+=($!)
-        taskset -c 0 sh -c "exec $2" >/dev/null & others+=($!)
+    for _ in $(seq "$1"); do
+        taskset -c "$2" sh -c "exec $3" >/dev/null & ones+=($!)
+        taskset -c "$2" sh -c "exec $4" >/dev/null & others+=($!)
     done
     sleep 3
     local one_before other_before
@@ -220,17 +220,26 @@ beside_nice_19() {
 }
 
 turns() {
+    local cpu threads
     $artis set 2-3
+    threads=$(irq_work_ms)
     # One that runs gives way at the end of its slice to the first that waits: there are more of
     # each kind than CPUs.
     bar 'time of nice 0 for that of nice 10' \
-        "$(race "$load spin 100 100000" "nice $load spin 100 100000")" '>=' 4
+        "$(race 4 0 "$load spin 100 100000" "nice $load spin 100 100000")" '>=' 4
+    # Of two, each waits for the other alone. By their weights: 3.1 and 9.3.
+    for cpu in 0 3; do
+        bar "one of nice 0 beside one of nice 5 on CPU $cpu" \
+            "$(race 1 $cpu "$load spin 100 100000" "nice -n 5 $load spin 100 100000")" '>=' 2
+        bar "one of nice -10 beside one of nice 0 on CPU $cpu" \
+            "$(race 1 $cpu "nice -n -10 $load spin 100 100000" "$load spin 100 100000")" '>=' 5
+    done
     # The processes that `race` starts end beside it: each held these threads up once.
-    bar 'time of threads irq_work by then, ms' "$(irq_work_ms)" '<=' 1000
+    bar 'time of threads irq_work meanwhile, ms' "$(($(irq_work_ms) - threads))" '<=' 1000
     bar 'turns of nice -10 for those of nice 0, as nice 19 computes on another CPU' \
         "$(beside_nice_19)" '>=' 4
     bar 'time of RT1 for that of Linux' \
-        "$(race "sh -c '$artis class \$\$ rt1:20; exec $load spin 100 100000'" \
+        "$(race 4 0 "sh -c '$artis class \$\$ rt1:20; exec $load spin 100 100000'" \
             "$load spin 100 100000")" '>=' 4
     for _ in 1 2 3 4 5; do
         sh -c "$artis class \$\$ rt1:20; exec $load spin 27 100000" &
@@ -268,6 +277,20 @@ bound() {
     taskset -c 0,3 $load spin 12 100000 >/dev/null &
     wait
     bar 'the same, as the system CPUs become idle, s' "$(cat /tmp/gaps)" '<' 2
+    $artis set ''
+}
+
+# Tasks that wait for one real-time CPU keep those waiting that may run there, and no others. The
+# sleeper begins before them: it could not begin meanwhile.
+stalls() {
+    $artis set 2-3
+    $load late 20 5000 >/tmp/late &
+    sleep 1
+    for _ in 1 2 3 4 5 6; do $load spin 17 100000 >/dev/null & done
+    for _ in $(seq 100); do taskset -c 2 $load spin 12 100000 >/dev/null & done
+    wait
+    bar 'longest delay of a sleeper as 100 tasks wait for CPU 2, s' "$(cat /tmp/late)" '<' 1.5
+    same 'the scheduler after that' "$(cpus) $(cat $state)" '2,3 enabled'
     $artis set ''
 }
 

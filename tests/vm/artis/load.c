@@ -8,6 +8,8 @@
 // load crowd SECONDS TASKS: so many tasks that compute on CPU 0, beside six that read all the time.
 // Prints how long one of them had no turn at most, in seconds, and how many had a turn.
 // load gaps SECONDS TURNS: computes, and prints for how many seconds it had no turn at most.
+// load late SECONDS US: sleeps so long again and again. Prints how late it woke at most, in
+// seconds.
 // load rt0 SECONDS CPU: a hard task of SCHED_FIFO, bound to CPU, that uses 5 % of it.
 #define _GNU_SOURCE
 #include "count.h"
@@ -98,7 +100,7 @@ static void exceptions(unsigned long turns)
 	count(turns);
 	if (sigsetjmp(behind, 1))
 		return;
-	switch (kind++ % 4) {
+	switch (kind++ % 5) {
 	case 0:
 		__asm__ volatile("ud2");
 		break;
@@ -111,6 +113,10 @@ static void exceptions(unsigned long turns)
 		break;
 	case 3:
 		__asm__ volatile("int3");
+		break;
+	case 4:
+		/* INT1: a debug exception. */
+		__asm__ volatile(".byte 0xf1");
 	}
 }
 
@@ -186,6 +192,21 @@ static void gaps(double end, unsigned long turns)
 	printf("%.2f\n", longest);
 }
 
+static void late(double end, unsigned long us)
+{
+	double most = 0;
+
+	for (double at = now(); at < end;) {
+		double before = at;
+
+		usleep(us);
+		at = now();
+		if (at - before - us / 1e6 > most)
+			most = at - before - us / 1e6;
+	}
+	printf("%.2f\n", most);
+}
+
 static void crowd(double end, unsigned long tasks)
 {
 	enum { READERS = 6, BYTES = 1 << 20 };
@@ -253,6 +274,8 @@ int main(int argc, char **argv)
 		return rt0(end, turns);
 	if (strcmp(kind, "gaps") == 0)
 		return gaps(end, turns), 0;
+	if (strcmp(kind, "late") == 0)
+		return late(end, turns), 0;
 	if (strcmp(kind, "crowd") == 0)
 		return setpgid(0, 0), crowd(end, turns), 0;
 	if (strcmp(kind, "disturbed") == 0)

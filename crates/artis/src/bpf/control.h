@@ -97,9 +97,10 @@ static __always_inline void write_roles(void)
 	scx_bpf_put_cpumask(online);
 }
 
-/* The queues of system CPUs. */
+/* What waits for CPUs of one kind. */
 static __always_inline void queue_anew(void)
 {
+	scx_bpf_dsq_reenq(RT_ONLY, 0);
 	scx_bpf_dsq_reenq(KERNEL, 0);
 	scx_bpf_dsq_reenq(SYSTEM, 0);
 }

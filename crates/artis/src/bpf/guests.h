@@ -33,8 +33,12 @@ u64 scx_bpf_now(void) __ksym;
 void scx_bpf_dsq_reenq(u64 dsq_id, u64 flags) __ksym;
 
 enum { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
-/* The queues. */
-enum { KERNEL = 1, USER = 2, SYSTEM = 3 };
+/*
+ * The queues, each ordered by place. KERNEL: guests in the kernel, for NRT CPUs. USER: guests in
+ * user mode, for all CPUs. SYSTEM: those of them that may use no RT CPU. RT_ONLY: guests that may
+ * use RT CPUs alone.
+ */
+enum { KERNEL = 1, USER = 2, SYSTEM = 3, RT_ONLY = 4 };
 
 const volatile u32 nr_cpus = 1;
 
@@ -58,8 +62,10 @@ struct task {
 	u32 works;		/* what it is in of the work before a return to user mode */
 	u64 work_ip;		/* where user mode goes on after that */
 	u64 used;		/* what it ran as a Linux task, by its weight */
+	u32 has_slept;		/* since it ran, or it has not run yet */
 	s32 ran_on;		/* where it ran last: its use compares with that of others there */
 	u64 since;		/* when it began to run */
+	u64 counted;		/* until when `used` counts that */
 	u64 entered;		/* when it entered the kernel on an RT CPU; 0: in user mode */
 	u64 stay;		/* mean length of its stays on RT CPUs that an entry ended */
 };
@@ -83,6 +89,7 @@ struct cpu {
 	u32 in_user;		/* It was in user mode then. */
 	u32 is_bound;		/* No system CPU may run it. */
 	u32 asked;		/* an RT CPU: 1 + the NRT CPU whose guest it is to fetch */
+	u64 user_at;		/* an NRT CPU: when it looked for a guest in user mode first */
 	u64 used_most;		/* the most that a Linux task had used when it began to run here */
 	u32 runs_as;		/* what the time of the guest that runs here counts as; 0: none does */
 	u64 runs_since;
@@ -138,6 +145,12 @@ static __always_inline u64 ns_since(u64 now, u64 then)
 static __always_inline u32 ran_as(struct task *t, s32 cpu)
 {
 	return STAT_linux_on_nrt_ns + 2 * (t->prio > 0) + is_rt(cpu);
+}
+
+/* What its move to this CPU counts as, from one of the other kind. */
+static __always_inline u32 moved_as(struct task *t, s32 cpu)
+{
+	return STAT_linux_to_nrt + 2 * (t->prio > 0) + is_rt(cpu);
 }
 
 static __always_inline bool may(struct task_struct *p, s32 cpu)
@@ -213,15 +226,15 @@ static __always_inline u64 entered_by(const void *regs)
 
 /*
  * Exceptions besides page faults. The kernel handles them with interrupts on: it may print,
- * allocate memory, and send a signal. Machine checks and debug exceptions have entries of another
- * kind.
+ * allocate memory, and send a signal. Machine checks have an entry of another kind.
  */
 #define EACH_EXCEPTION(X)                                                                          \
 	X(divide_error) X(overflow) X(bounds) X(invalid_op) X(device_not_available)                \
 	X(invalid_tss) X(segment_not_present) X(stack_segment) X(general_protection)               \
-	X(coprocessor_error) X(alignment_check) X(simd_coprocessor_error) X(int3)
+	X(coprocessor_error) X(alignment_check) X(simd_coprocessor_error) X(int3) X(debug)
 #define SYMBOL(name) extern const void asm_exc_##name __ksym __weak;
 EACH_EXCEPTION(SYMBOL)
+SYMBOL(page_fault)
 #undef SYMBOL
 /*
  * The call stands so near the begin of an entry. Some entries are shorter: behind them are those of
@@ -235,9 +248,18 @@ static __always_inline bool is_in(u64 from, const void *entry)
 }
 
 /* FRED has one entry for all, and puts the kind of event and its vector beside the selector. */
+enum { HARDWARE = 3, PAGE_FAULT = 14 };
+
+static __always_inline bool by_page_fault(const struct pt_regs *regs)
+{
+	u64 ss = regs->ssx;
+
+	return ((ss >> 48 & 15) == HARDWARE && (ss >> 32 & 255) == PAGE_FAULT) ||
+	       is_in(entered_by(regs), &asm_exc_page_fault);
+}
+
 static __always_inline bool by_exception(const struct pt_regs *regs)
 {
-	enum { HARDWARE = 3, PAGE_FAULT = 14 };
 	u64 from = entered_by(regs), ss = regs->ssx;
 
 #define IS_IN(name) || is_in(from, &asm_exc_##name)

@@ -38,6 +38,9 @@ static __always_inline bool is_call(const struct pt_regs *regs)
 		return true;
 	if (is_in(entered_by(regs), &asm_int80_emulation))
 		return true;
+	/* That has a hook of its own. Where it fetches an instruction, the code is not there yet. */
+	if (by_page_fault(regs))
+		return false;
 	if (bpf_probe_read_user(code, sizeof(code), (void *)(regs->ip - sizeof(code))))
 		return true;
 	return (code[0] == 0x0f && (code[1] == 0x05 || code[1] == 0x34)) ||

@@ -26,6 +26,10 @@
 	X(linux_on_rt_ns)                                                                          \
 	X(rt1_on_nrt_ns)                                                                           \
 	X(rt1_on_rt_ns)                                                                            \
+	X(linux_to_nrt)		/* moves of guests, by class and where to: moved_as() */           \
+	X(linux_to_rt)                                                                             \
+	X(rt1_to_nrt)                                                                              \
+	X(rt1_to_rt)                                                                               \
 	X(at_tick)		/* guests that went to an RT CPU at a tick */                      \
 	X(bound)		/* enqueued guests that may use RT CPUs only */                    \
 	X(made_room)		/* NRT CPUs interrupted for a guest that waits for one */          \

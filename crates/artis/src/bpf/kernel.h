@@ -123,6 +123,9 @@ enum scx_enq_flags {
 	SCX_ENQ_LAST = 3,
 	SCX_ENQ_PREEMPT = 4,
 };
+enum scx_ent_flags {
+	SCX_TASK_QUEUED = 1,
+};
 enum scx_ops_flags {
 	SCX_OPS_KEEP_BUILTIN_IDLE = 1,
 	SCX_OPS_ENQ_LAST = 2,

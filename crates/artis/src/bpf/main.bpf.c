@@ -9,9 +9,7 @@
  *           kernel there is interrupted before the body of the system call or fault, and goes on
  *           on another CPU (NRT). One that is back in user mode may go to an RT CPU.
  *
- * Three queues: KERNEL for guests that are in the kernel, for NRT CPUs; USER for guests that were
- * interrupted in user mode, for all CPUs; SYSTEM for those of them that may use no RT CPU. A guest
- * is in user mode if its last entry into the kernel was an interrupt: at_user().
+ * A guest is in user mode if its last entry into the kernel was an interrupt: at_user().
  *
  * Units: ns of the scheduler's clock.
  */
@@ -24,13 +22,13 @@ int bpf_task_work_schedule_resume(struct task_struct *task, struct bpf_task_work
 
 struct work {
 	struct bpf_task_work work;
-	u64 task;	/* Its address: another may have the pid before the one before is gone. */
 };
+/* By the address of the task. Its number may change: that of a thread which calls exec() does. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1 << 20);
-	__type(key, int);
+	__type(key, u64);
 	__type(value, struct work);
 } works SEC(".maps");
 
@@ -69,11 +67,11 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		return;
 	}
 	if (flags & SCX_ENQ_WAKEUP)
-		t->used = after_sleep(t->used, used_most(t), slice_ns);
+		t->used = used_most(t) + lag_of(t->used, used_most(t), slice_ns);
 	is_bound = !has_nrt(p);
-	in_user = is_bound || (!(flags & SCX_ENQ_WAKEUP) && !(again && t->in_kernel) &&
-			       at_user(p, t));
+	in_user = !(flags & SCX_ENQ_WAKEUP) && !(again && t->in_kernel) && at_user(p, t);
 	t->in_kernel = !in_user;
+	in_user |= is_bound;
 	if (is_bound)
 		add(STAT_bound, 1);
 	else if (is_rt(cpu) && !again)
@@ -82,7 +80,7 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		return;
 	if (in_user && !is_bound && has_rt(p) && !fits(t)) {
 		add(STAT_too_short, 1);
-		t->stay = after_refusal(t->stay);
+		t->stay = after_refusal(t->stay, COMPUTED);
 		in_user = false;
 	}
 	if (in_user && (is_bound || has_rt(p)))
@@ -94,39 +92,119 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 		queue_anew();
 }
 
-/* In which order an NRT CPU looks into the queues: by the places of those that are first there. */
-static __always_inline void order(u64 queues[3])
+/*
+ * Does an NRT CPU look for a guest in user mode before it looks for one in the kernel? By the
+ * places of the first two. One that may not run here may wait for long for another CPU, and says
+ * nothing: then those in the kernel go first, but each has its turn.
+ */
+static __always_inline bool is_user_first(s32 cpu, struct task_struct *kernel,
+					  struct task_struct *user)
+{
+	struct cpu *c = cpu_of(cpu);
+	u64 now = scx_bpf_now();
+	bool is_user;
+
+	if (kernel && user && may(kernel, cpu) && may(user, cpu))
+		is_user = user_first(kernel->scx.dsq_vtime, user->scx.dsq_vtime);
+	else
+		is_user = !kernel || now - c->user_at > KERNEL_LEAD_NS;
+	if (is_user)
+		c->user_at = now;
+	return is_user;
+}
+
+/* Of two queues, the one whose first goes before the other's, of those that may run here. */
+static __always_inline bool goes_before(struct task_struct *a, struct task_struct *b, s32 cpu)
+{
+	if (!a || !may(a, cpu))
+		return false;
+	return !b || !may(b, cpu) || (s64)(a->scx.dsq_vtime - b->scx.dsq_vtime) < 0;
+}
+
+/* In which order an NRT CPU looks into the queues. */
+static __always_inline void order(s32 cpu, u64 queues[3])
 {
 	struct task_struct *kernel = scx_bpf_dsq_peek(KERNEL), *user = scx_bpf_dsq_peek(USER),
 			   *own = scx_bpf_dsq_peek(SYSTEM);
-	bool is_own = own && (!user || (s64)(own->scx.dsq_vtime - user->scx.dsq_vtime) < 0);
+	bool is_own = goes_before(own, user, cpu);
 
-	if (is_own)
+	if (is_own || !user)
 		user = own;
 	queues[1] = is_own ? SYSTEM : USER;
 	queues[2] = is_own ? USER : SYSTEM;
 	queues[0] = KERNEL;
-	if (!kernel || (user && user_first(kernel->scx.dsq_vtime, user->scx.dsq_vtime))) {
+	if (is_user_first(cpu, kernel, user)) {
 		queues[0] = queues[1];
 		queues[1] = KERNEL;
 	}
+}
+
+static __always_inline bool fetch(u64 queue, u64 flags)
+{
+	return scx_bpf_dsq_nr_queued(queue) > 0 &&
+	       scx_bpf_dsq_move_to_local___v2___asmp(queue, flags);
+}
+
+/*
+ * The slice of the guest that runs here is over, and it is in no queue. Does it go before the first
+ * of this queue all the same? One leaves that is to go to another CPU, or that keeps guests in the
+ * kernel waiting.
+ */
+static __always_inline bool goes_on(struct task_struct *p, s32 cpu, u64 queue)
+{
+	struct task_struct *first = scx_bpf_dsq_peek(queue);
+	struct cpu *c = cpu_of(cpu);
+	u64 now = scx_bpf_now(), used;
+	struct task *t;
+	bool in_user;
+
+	if (!p || !first || !may(first, cpu) || !may(p, cpu) || p->flags & PF_KTHREAD ||
+	    !(p->scx.flags & bpf_core_enum_value(enum scx_ent_flags, SCX_TASK_QUEUED)))
+		return false;
+	t = bpf_task_storage_get(&tasks, p, NULL, 0);
+	if (!t)
+		return false;
+	in_user = at_user(p, t);
+	if (is_rt(cpu) ? !in_user && has_nrt(p) :
+			 in_user && (queue == KERNEL || (is_for_rt(p, t) && rt_idles())))
+		return false;
+	used = used_now(p, t, c, now);
+	if ((s64)(first->scx.dsq_vtime - place_in_queue(t->prio, now, used, c->used_most)) < 0)
+		return false;
+	t->used = used;
+	t->counted = now;
+	if (!t->prio && (s64)(used - c->used_most) > 0)
+		c->used_most = used;
+	if (is_rt(cpu))
+		c->began = now;
+	/* Its class may have changed. */
+	add(c->runs_as, ns_since(now, c->runs_since));
+	c->runs_since = now;
+	c->runs_as = ran_as(t, cpu);
+	scx_bpf_task_set_slice(p, slice_ns);
+	return true;
 }
 
 SEC("struct_ops/dispatch")
 void BPF_PROG(artis_dispatch, s32 cpu, struct task_struct *prev)
 {
 	struct cpu *c = cpu_of(cpu);
+	u64 queues[3];
+	bool is_user;
 
 	if (!is_rt(cpu)) {
-		u64 queues[3];
-
-		order(queues);
-		if (!scx_bpf_dsq_move_to_local___v2___asmp(queues[0], 0) &&
-		    !scx_bpf_dsq_move_to_local___v2___asmp(queues[1], 0))
-			scx_bpf_dsq_move_to_local___v2___asmp(queues[2], 0);
+		order(cpu, queues);
+		if (goes_on(prev, cpu, queues[0]))
+			return;
+		if (!fetch(queues[0], 0) && !fetch(queues[1], 0))
+			fetch(queues[2], 0);
 		return;
 	}
-	if (scx_bpf_dsq_nr_queued(USER) > 0 && scx_bpf_dsq_move_to_local___v2___asmp(USER, IMMED))
+	/* Those that have no other CPU go first, unless a guest has waited longer. */
+	is_user = goes_before(scx_bpf_dsq_peek(USER), scx_bpf_dsq_peek(RT_ONLY), cpu);
+	queues[0] = is_user ? USER : RT_ONLY;
+	queues[1] = is_user ? RT_ONLY : USER;
+	if (goes_on(prev, cpu, queues[0]) || fetch(queues[0], IMMED) || fetch(queues[1], IMMED))
 		return;
 	if (c->asked) {
 		u32 from = c->asked - 1;
@@ -159,9 +237,10 @@ void BPF_PROG(artis_update_idle, s32 cpu, bool is_idle)
 	if (!is_idle || leaves[index_of(cpu)])
 		return;
 	if (waits_for(USER, cpu) || scx_bpf_dsq_nr_queued(SCX_DSQ_LOCAL) > 0 ||
-	    (!is_rt(cpu) && (waits_for(KERNEL, cpu) || waits_for(SYSTEM, cpu))))
+	    (is_rt(cpu) ? waits_for(RT_ONLY, cpu) :
+			  waits_for(KERNEL, cpu) || waits_for(SYSTEM, cpu)))
 		scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
-	else if (!is_rt(cpu) && (p = scx_bpf_dsq_peek(USER)) && !has_nrt(p))
+	else if (!is_rt(cpu) && (p = scx_bpf_dsq_peek(RT_ONLY)))
 		take_turn(p);
 }
 
@@ -183,7 +262,7 @@ void BPF_PROG(artis_tick, struct task_struct *p)
 	/* It may have come back to the same place. */
 	if (t->signal_ip && ++t->signal_ticks > 2)
 		t->signal_ip = 0;
-	if (scx_bpf_dsq_nr_queued(USER) > 0) {
+	if (scx_bpf_dsq_nr_queued(USER) > 0 || scx_bpf_dsq_nr_queued(RT_ONLY) > 0) {
 		/* The RT CPUs may have no tick. */
 		each_cpu(r, nr_cpus) {
 			struct cpu *c = cpu_of(r);
@@ -218,7 +297,7 @@ static int on_return(struct bpf_map *map, void *key, void *value)
 		return 0;
 	if (!fits(t)) {
 		add(STAT_too_short, 1);
-		t->stay = after_refusal(t->stay);
+		t->stay = after_refusal(t->stay, RETURNED);
 		return 0;
 	}
 	/* It may sleep, and p->cpus_ptr is to stay. */
@@ -246,19 +325,11 @@ static int on_return(struct bpf_map *map, void *key, void *value)
  */
 static __always_inline void await_return(struct task_struct *p)
 {
-	int pid = p->pid;
-	struct work *w = bpf_map_lookup_elem(&works, &pid);
+	u64 key = (u64)p;
+	struct work *w = bpf_map_lookup_elem(&works, &key);
 
-	if (w && w->task == (u64)p && !(p->flags & PF_EXITING))
+	if (w && !(p->flags & PF_EXITING))
 		bpf_task_work_schedule_resume(p, &w->work, &works, on_return);
-}
-
-/* Is the first that waits for RT CPUs one that may run here, and on no system CPU? */
-static __always_inline bool bound_waits(s32 cpu)
-{
-	struct task_struct *p = scx_bpf_dsq_peek(USER);
-
-	return p && may(p, cpu) && !has_nrt(p);
 }
 
 SEC("struct_ops/running")
@@ -273,11 +344,16 @@ void BPF_PROG(artis_running, struct task_struct *p)
 	if (!t)
 		return;
 	/* It keeps its lead or debt among those of this CPU. */
-	t->used += c->used_most - used_most(t);
+	t->used = c->used_most +
+		  lag_of(t->used, used_most(t), t->has_slept ? slice_ns : MOST_LAG_NS);
+	t->has_slept = 0;
+	if (!(p->flags & PF_KTHREAD) && is_rt(t->ran_on) != is_rt(cpu))
+		add(moved_as(t, cpu), 1);
 	t->ran_on = cpu;
 	if (!t->prio && (s64)(t->used - c->used_most) > 0)
 		c->used_most = t->used;
 	t->since = now;
+	t->counted = now;
 	if (!(p->flags & PF_KTHREAD)) {
 		c->runs_since = now;
 		c->runs_as = ran_as(t, cpu);
@@ -290,11 +366,12 @@ void BPF_PROG(artis_running, struct task_struct *p)
 		c->is_bound = is_bound;
 		t->entered = in_user || !will_have_nrt(p) ? 0 : now;
 		/* One that has no other CPU takes turns there with its like, and with guests. */
-		scx_bpf_task_set_slice(p, is_bound || (in_user && bound_waits(cpu)) ? slice_ns :
-					  in_user ? SCX_SLICE_INF : 0);
-		if (!is_bound)
+		scx_bpf_task_set_slice(p, is_bound || (in_user && scx_bpf_dsq_nr_queued(RT_ONLY) > 0) ?
+					  slice_ns : in_user ? SCX_SLICE_INF : 0);
+		/* It may run here already: the kernel starts it anew when its nice value changes. */
+		if (!is_bound && scx_bpf_cpu_curr(cpu) != p)
 			add(STAT_began_on_rt, 1);
-		else if (!t->entered)
+		if (is_bound && !t->entered)
 			return;
 		if (in_user)
 			return;
@@ -333,8 +410,8 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 	if (c->runs_as)
 		add(c->runs_as, ns_since(now, c->runs_since));
 	c->runs_as = 0;
-	if (!t->prio)
-		t->used = after_run(t->used, c->used_most, ns_since(now, t->since), p->scx.weight);
+	t->used = used_now(p, t, c, now);
+	t->has_slept = !runnable;
 	/* Not at each preemption: on_return() brings one about, and it would come back here. */
 	if (eager && !runnable)
 		t->ejected = 1;
@@ -356,19 +433,20 @@ void BPF_PROG(artis_enable, struct task_struct *p)
 		return;
 	t->ran_on = scx_bpf_task_cpu(p);
 	t->used = used_most(t);
+	t->has_slept = 1;
 }
 
 SEC("struct_ops.s/init_task")
 s32 BPF_PROG(artis_init_task, struct task_struct *p, struct scx_init_task_args *args)
 {
 	struct task *t = bpf_task_storage_get(&tasks, p, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	struct work w = { .task = (u64)p };
-	int pid = p->pid;
+	struct work w = {};
+	u64 key = (u64)p;
 
 	if (!t)
 		return -12;
 	t->stay = 1000000;
-	bpf_map_update_elem(&works, &pid, &w, BPF_ANY);
+	bpf_map_update_elem(&works, &key, &w, BPF_ANY);
 	if (!args->fork)
 		return 0;
 	struct task *from = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), NULL, 0);
@@ -381,11 +459,9 @@ s32 BPF_PROG(artis_init_task, struct task_struct *p, struct scx_init_task_args *
 SEC("struct_ops/exit_task")
 void BPF_PROG(artis_exit_task, struct task_struct *p, struct scx_exit_task_args *args)
 {
-	int pid = p->pid;
-	struct work *w = bpf_map_lookup_elem(&works, &pid);
+	u64 key = (u64)p;
 
-	if (w && w->task == (u64)p)
-		bpf_map_delete_elem(&works, &pid);
+	bpf_map_delete_elem(&works, &key);
 }
 
 SEC("struct_ops/cpu_online")
@@ -415,6 +491,7 @@ s32 BPF_PROG(artis_init)
 
 	error = error ?: scx_bpf_create_dsq(USER, -1);
 	error = error ?: scx_bpf_create_dsq(SYSTEM, -1);
+	error = error ?: scx_bpf_create_dsq(RT_ONLY, -1);
 	state.is_running = !error;
 	return error;
 }

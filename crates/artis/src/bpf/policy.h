@@ -31,10 +31,27 @@ static inline bool is_worth(u64 stay_ns, u64 move_ns)
 	return stay_ns > 2 * move_ns;
 }
 
-/* A guest that is kept off RT CPUs has no stays there. They grow, so that it is tried again. */
-static inline u64 after_refusal(u64 stay_ns)
+/*
+ * A guest that is kept off RT CPUs has no stays there. They grow, so that it is tried again: soon
+ * if it has just computed, slowly if it has just made a call.
+ */
+enum { COMPUTED = 3, RETURNED = 6 };
+static inline u64 after_refusal(u64 stay_ns, u32 shift)
 {
-	return stay_ns + (stay_ns >> 6) + 1;
+	return stay_ns + (stay_ns >> shift) + 1;
+}
+
+/*
+ * What a guest used less the most that one of its CPU did: below 0, it may run before the others
+ * until it has used as much. It saves so much time at most: one that has slept, or is new, a slice.
+ */
+static inline s64 lag_of(u64 used, u64 used_most, u64 saved_ns)
+{
+	s64 lag = used - used_most;
+
+	if (lag > MOST_LAG_NS)
+		return MOST_LAG_NS;
+	return lag < -(s64)saved_ns ? -(s64)saved_ns : lag;
 }
 
 /*
@@ -44,21 +61,9 @@ static inline u64 after_refusal(u64 stay_ns)
  */
 static inline u64 place_in_queue(u32 prio, u64 now, u64 used, u64 used_most)
 {
-	s64 lag = used - used_most;
-
 	if (prio)
 		return now + (99 - prio) * PRIORITY_NS;
-	if (lag > MOST_LAG_NS)
-		lag = MOST_LAG_NS;
-	if (lag < -MOST_LAG_NS)
-		lag = -MOST_LAG_NS;
-	return now + LINUX_NS + lag;
-}
-
-/* What a guest used that has slept: sleep saves no more than a slice for later. */
-static inline u64 after_sleep(u64 used, u64 used_most, u64 slice_ns)
-{
-	return (s64)(used - used_most + slice_ns) < 0 ? used_most - slice_ns : used;
+	return now + LINUX_NS + lag_of(used, used_most, MOST_LAG_NS);
 }
 
 /* What a guest used once it has run. One that had an RT CPU for hours owes no more than the lag. */

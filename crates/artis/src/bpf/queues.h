@@ -23,6 +23,7 @@ s32 __scx_bpf_select_cpu_and(struct task_struct *p, const struct cpumask *allowe
 s32 scx_bpf_pick_idle_cpu(const struct cpumask *allowed, u64 flags) __ksym;
 const struct cpumask *scx_bpf_get_idle_cpumask(void) __ksym;
 void scx_bpf_put_idle_cpumask(const struct cpumask *mask) __ksym;
+struct task_struct *scx_bpf_cpu_curr(s32 cpu) __ksym;
 bool scx_bpf_task_set_slice(struct task_struct *p, u64 slice) __ksym;
 
 const volatile u64 slice_ns = 3000000;
@@ -51,6 +52,14 @@ static __always_inline bool is_for_rt(struct task_struct *p, struct task *t)
 static __always_inline u64 used_most(struct task *t)
 {
 	return cpu_of(t->ran_on)->used_most;
+}
+
+/* What the guest has used that runs on this CPU. */
+static __always_inline u64 used_now(struct task_struct *p, struct task *t, struct cpu *c, u64 now)
+{
+	if (t->prio)
+		return t->used;
+	return after_run(t->used, c->used_most, ns_since(now, t->counted), p->scx.weight);
 }
 
 static __always_inline void insert(struct task_struct *p, struct task *t, u64 queue, u64 flags)
@@ -161,8 +170,12 @@ static __always_inline void take_turn(struct task_struct *p)
 	each_cpu(cpu, nr_cpus) {
 		struct cpu *c = cpu_of(cpu);
 
-		if (!is_rt(cpu) || !may(p, cpu) || !c->began ||
-		    (c->is_bound && now - c->began <= slice_ns))
+		if (!is_rt(cpu) || !may(p, cpu))
+			continue;
+		/* It may begin to idle before the kernel puts the guest into the queue. */
+		if (!c->began && !leaves[index_of(cpu)])
+			scx_bpf_kick_cpu(cpu, SCX_KICK_IDLE);
+		if (!c->began || (c->is_bound && now - c->began <= slice_ns))
 			continue;
 		c->began = now;
 		scx_bpf_kick_cpu(cpu, SCX_KICK_PREEMPT);
@@ -193,7 +206,7 @@ static __always_inline void enqueue_user(struct task_struct *p, struct task *t, 
 		scx_bpf_dsq_insert___v2___asmp(p, SCX_DSQ_LOCAL_ON | to, slice_ns, IMMED);
 		return;
 	}
-	insert(p, t, USER, flags);
+	insert(p, t, is_bound ? RT_ONLY : USER, flags);
 	if (to < 0)
 		to = idle_of(p, cpu, nrt_mask);
 	if (to >= 0)
