@@ -87,12 +87,14 @@ fn told(kernel: &dyn Kernel, tree: &Path, classes: &str) -> String {
         let task = task::read(kernel, tid).ok();
         let place = task.as_ref().and_then(|task| partition_of(tree, task));
         let place = place.map_or_else(String::new, |name| format!(" in partition {name}"));
-        Some(match policy {
-            Some(policy) => format!("{tid} rt0 ({policy}){place}"),
-            None => format!("{line}{place}"),
-        })
+        match policy {
+            Some(policy) => Some(format!("{tid} rt0 ({policy}){place}\n")),
+            // It has ended, or is real-time no more.
+            None if line.ends_with(" rt0") => None,
+            None => Some(format!("{line}{place}\n")),
+        }
     };
-    classes.lines().map(|text| line(text).unwrap_or_else(|| text.to_owned()) + "\n").collect()
+    classes.lines().filter_map(line).collect()
 }
 
 /// `SCHED_FIFO 80`; `None`: it is not real-time.
@@ -142,6 +144,10 @@ fn takes_class(kernel: &dyn Kernel, tree: &Path, process: i32) -> Result<()> {
 fn refused(kernel: &dyn Kernel, process: i32, error: &io::Error) -> anyhow::Error {
     match task::identify(kernel, process) {
         None => failure(NO_TASK, format!("no process {process}")),
+        Some(_) if error.kind() == io::ErrorKind::Unsupported => {
+            let cure = "build it with tests/artis.sh, then make install";
+            failure(CANNOT_SHARE, format!("{error}: {cure}"))
+        }
         Some(_) => failure(UNDONE, error.to_string()),
     }
 }
@@ -201,11 +207,12 @@ mod tests {
 
     #[test]
     fn what_a_thread_is_is_told_where_it_has_no_class() {
-        let said = "245 linux\n300 linux\n301 linux\n401 rt1:7\n500 linux\nodd\n";
+        let said = "245 rt0\n300 linux\n301 rt0\n401 rt1:7\n402 rt0\n500 linux\n";
         assert_eq!(
             told(&machine(), Path::new(TREE), said),
             "245 rt0 (SCHED_FIFO 80)\n300 linux in partition motion\n\
-             301 rt0 (SCHED_RR 7) in partition motion\n401 rt1:7\n500 linux\nodd\n"
+             301 rt0 (SCHED_RR 7) in partition motion\n401 rt1:7\n500 linux\n",
+            "thread 402 has ended meanwhile"
         );
     }
 }

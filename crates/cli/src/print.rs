@@ -5,6 +5,8 @@
 //! [`line()`] lets no name begin a line of its own. Only JSON and the text of Prometheus go out as
 //! they are.
 
+mod guests;
+
 use anyhow::Result;
 use asmp_daemon::granted::Shown;
 use asmp_daemon::interface::{Repaired, State};
@@ -23,7 +25,6 @@ use std::fmt::Arguments;
 use std::io::{ErrorKind, Write, stderr, stdout};
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::time::Duration;
 
 /// These shadow the macros of std, which panic when the reader of a pipe has left (`asmp … | head
 /// -1`). A panic in the middle of a change would leave it half done.
@@ -437,32 +438,6 @@ pub fn violated(verb: &str, partitions: &[&PartitionStatus]) {
     }
 }
 
-/// What others did on all shared CPUs since they have been guarded. A scheduler that an older build
-/// has loaded may lack some counts.
-fn guests(counts: &[(String, u64)]) -> Vec<String> {
-    let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
-    let seconds = |name: &str| Some(Duration::from_nanos(of(name)?).as_secs_f64());
-    let moves = || {
-        let (began, left) = (of("began_on_rt")?, of("calls_from_rt")? + of("faults_from_rt")?);
-        Some(format!("others began to run there {began} times, entered the kernel {left} times"))
-    };
-    let longest = || {
-        let us = of("longest_kernel_ns")?.div_ceil(1000);
-        Some(format!("a task was in the kernel there for at most {us} us before it left"))
-    };
-    let refused = || {
-        let times = of("too_short").filter(|times| *times > 0)?;
-        Some(format!("{times} times a task was kept off, as it calls the kernel too often"))
-    };
-    let ran = |class: &str| {
-        let on = seconds(&format!("{class}_on_rt_ns"))?;
-        let off = seconds(&format!("{class}_on_nrt_ns"))?;
-        (on + off > 0.0).then(|| format!("{class} tasks ran {on:.1} s there, {off:.1} s elsewhere"))
-    };
-    let lines = [moves(), longest(), refused(), ran("rt1"), ran("linux")];
-    lines.into_iter().flatten().map(|line| format!("shared CPUs: {line}")).collect()
-}
-
 fn state(shielded: bool, mode: Mode, guarantee_checked: Option<bool>) -> &'static str {
     match mode {
         _ if !shielded => "VIOLATED",
@@ -489,7 +464,7 @@ fn one(partition: &PartitionStatus, now_s: u64) {
         ago(now_s.saturating_sub(partition.created_s)),
         partition.created_by
     );
-    for words in guests(&partition.shared) {
+    for words in guests::lines(&partition.shared) {
         line!("  {words}");
     }
     if let Some(grant) = &partition.granted {
@@ -563,15 +538,6 @@ mod tests {
             let output = std::process::Command::new("sh").args(["-c", &echo]).output().unwrap();
             assert_eq!(String::from_utf8(output.stdout).unwrap(), word);
         }
-    }
-
-    #[test]
-    fn the_longest_time_in_the_kernel_says_of_what_it_is() {
-        let said = guests(&[("longest_kernel_ns".to_owned(), 4_456_001)]);
-        assert_eq!(
-            said,
-            ["shared CPUs: a task was in the kernel there for at most 4457 us before it left"]
-        );
     }
 
     #[test]

@@ -10,9 +10,10 @@
 //! short. Where somebody breaks a partition as fast as it is repaired, all repairs pause, and that
 //! is named too.
 
+use asmp_shield::Mode;
 use asmp_shield::verify::Status;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 const MS: u64 = 1_000_000;
@@ -211,6 +212,8 @@ pub struct Hold {
     pub counts: Counts,
     /// Violations that were repaired, by partition, of those that are there.
     repaired_of: BTreeMap<String, u64>,
+    /// Partitions that were shared under the guarantee at the last look.
+    shared: BTreeSet<String>,
     /// Since the last call of [`Hold::fresh`].
     fresh: Vec<Record>,
 }
@@ -234,6 +237,7 @@ impl Hold {
             storm: None,
             counts: Counts::default(),
             repaired_of: BTreeMap::new(),
+            shared: BTreeSet::new(),
             fresh: Vec::new(),
         }
     }
@@ -283,6 +287,8 @@ impl Hold {
         }
         let is_known = |name: &String| status.partitions.iter().any(|one| one.name == *name);
         self.repaired_of.retain(|name, _| is_known(name));
+        let shared = status.partitions.iter().filter(|one| one.mode == Mode::Shared);
+        self.shared = shared.map(|one| one.name.clone()).collect();
         let is_sweep = cause == SWEEP;
         let found = violations(status);
         let is_there = |violation: &Violation| found.iter().any(|(one, _)| one == violation);
@@ -379,6 +385,13 @@ impl Hold {
                 continue;
             };
             self.keep(now_ns, violation, open, cure, changes > 0);
+        }
+        for one in status.partitions.iter().filter(|one| one.mode == Mode::Isolated) {
+            if self.shared.remove(&one.name) {
+                let name = &one.name;
+                let what = format!("{name}: is isolated now, and classes are lost");
+                self.told(now_ns, format!("{what}: `asmp mode {name} shared` shares it again"));
+            }
         }
         self.look_again(now_ns);
     }

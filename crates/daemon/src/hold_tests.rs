@@ -13,7 +13,7 @@ pub fn status(violations: &[&str]) -> Status {
         name: "motion".to_owned(),
         cpus: CpuSet::from_iter([3]),
         idle_cpus: CpuSet::new(),
-        mode: asmp_shield::Mode::Isolated,
+        mode: Mode::Isolated,
         shared: Vec::new(),
         shielded: violations.is_empty(),
         kernel_says: "isolated".to_owned(),
@@ -57,6 +57,30 @@ fn at_rest() -> Hold {
     assert_eq!(hold.due_ns(), 0, "it looks at once");
     assert_eq!(hold.looked(0, &status(&[])), Order::Rest);
     hold
+}
+
+#[test]
+fn a_repair_that_ends_the_sharing_of_cpus_is_told_once() {
+    let shared = |violations: &[&str]| {
+        let mut status = status(violations);
+        status.partitions[0].mode = Mode::Shared;
+        status
+    };
+    let told = |hold: &mut Hold| {
+        let fresh = hold.fresh();
+        let texts = fresh.iter().map(ToString::to_string);
+        texts.filter(|text| text.contains("asmp mode motion shared")).count()
+    };
+    let mut hold = at_rest();
+    hold.looked(SECOND, &shared(&["the scheduler has ended"]));
+    hold.repaired(2 * SECOND, &shared(&[]), 1);
+    assert_eq!(told(&mut hold), 0, "it is shared still");
+    hold.looked(3 * SECOND, &shared(&["the scheduler has ended"]));
+    hold.repaired(4 * SECOND, &status(&[]), 9);
+    assert_eq!(told(&mut hold), 1);
+    hold.looked(5 * SECOND, &status(&["IRQ 24"]));
+    hold.repaired(6 * SECOND, &status(&[]), 1);
+    assert_eq!(told(&mut hold), 0);
 }
 
 #[test]

@@ -286,7 +286,7 @@ fn boot_parameters(facts: &Facts) -> Vec<Item> {
     use Verdict::{NotApplicable, Ok, Optional};
     let candidates = &facts.cpus.nohz_full;
     let enable = match facts.cpus.tick_can_stop {
-        true => "asmp boot enable --cpus LIST, update-grub, reboot; only the tick needs it",
+        true => "asmp boot enable --cpus LIST, update-grub, reboot; the tick and `--share` need it",
         false => NO_HZ_FULL,
     };
     let mut items = vec![

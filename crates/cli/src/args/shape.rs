@@ -63,13 +63,18 @@ pub struct Shape {
     /// system, which then disturbs the partition through the shared core. Example: --smt share
     #[arg(long, default_value = "idle")]
     pub smt: Smt,
-    /// Let other tasks use the CPUs too, with a small delay for real-time tasks
+    /// Let other tasks use the CPUs too; real-time tasks wake a little later
     ///
     /// Other tasks run there in user mode only: one that enters the kernel is taken to a system CPU
-    /// first. It needs Linux 7.1 or newer, the program asmp-artis, and CPUs of nohz_full=; `asmp
-    /// check` says what is missing, and the exit code is then 57. `--share=best-effort` shares
-    /// without that guarantee, on any kernel: what other tasks do in the kernel then delays
-    /// real-time tasks. Example: asmp create motion --cpus 2-3 --share
+    /// first. A scheduler of ours has all ordinary tasks of the machine meanwhile, without
+    /// cpu.weight and cpu.max, and real-time tasks of others keep to system CPUs. The partition's
+    /// own must sleep now and then: one that keeps a CPU busy for 20 seconds ends the guarantee.
+    /// `asmp help sharing` has the costs.
+    ///
+    /// It needs Linux 7.1 or newer, the program asmp-artis, and CPUs of nohz_full=; `asmp check`
+    /// says what is missing, and the exit code is then 57. `--share=best-effort` shares without
+    /// that guarantee, on any kernel: what other tasks do in the kernel then delays real-time
+    /// tasks. Example: asmp create motion --cpus 2-3 --share
     #[arg(long, value_name = "best-effort", num_args = 0..=1, require_equals = true,
         default_missing_value = "shared", value_parser = sharing_mode)]
     pub share: Option<Mode>,

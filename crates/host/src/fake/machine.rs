@@ -369,7 +369,8 @@ impl Machine {
         self.files.insert(sharing::STATE.into(), state.to_owned());
         let counts = "began_on_rt 9\ncalls_from_rt 7\nfaults_from_rt 1\nlongest_kernel_ns 9000\n\
                       too_short 2\nlinux_on_nrt_ns 2000000000\nlinux_on_rt_ns 1000000000\n\
-                      rt1_on_nrt_ns 0\nrt1_on_rt_ns 0";
+                      rt1_on_nrt_ns 0\nrt1_on_rt_ns 0\nlinux_to_nrt 8\nlinux_to_rt 9\n\
+                      rt1_to_nrt 0\nrt1_to_rt 0";
         let kept = [
             (sharing::NAME, sharing::OURS.to_owned()),
             (sharing::CPUS, cpus.to_string()),

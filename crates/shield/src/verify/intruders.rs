@@ -99,7 +99,8 @@ pub(super) fn pinned(
             task.command
         );
         let cure = format!(
-            "give it a system CPU too (taskset -pc), or move it in: `asmp add {} --tid {tid}`",
+            "give it a system CPU too (taskset -pc); if it belongs inside, `asmp add {} --tid \
+             {tid}`: its system calls run there then, too",
             partition.name
         );
         finding(what, cure)
