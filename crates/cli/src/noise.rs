@@ -167,8 +167,7 @@ fn guests(kernel: &dyn Kernel) -> Option<[u64; 2]> {
         return None;
     }
     let counts = sharing::counts(kernel)?;
-    let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
-    Some([of("calls_from_rt")? + of("faults_from_rt")?, of("left_in_kernel")?])
+    Some([sharing::entered(&counts)?, sharing::count_of(&counts, "left_in_kernel")?])
 }
 
 fn request(shield: &Shield, facts: &Facts, noise: &Noise) -> Result<Request> {

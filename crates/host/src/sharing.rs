@@ -123,6 +123,18 @@ pub fn counts(kernel: &dyn Kernel) -> Option<Vec<(String, u64)>> {
     Some(text.lines().filter_map(count).collect())
 }
 
+/// One of the counts. A scheduler that an older build has loaded may lack it.
+pub fn count_of(counts: &[(String, u64)], name: &str) -> Option<u64> {
+    counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
+}
+
+/// How often tasks that may leave them entered the kernel on guarded CPUs: by calls, page faults,
+/// other exceptions and signals.
+pub fn entered(counts: &[(String, u64)]) -> Option<u64> {
+    let of = |name: &str| count_of(counts, name);
+    Some(of("calls_from_rt")? + of("faults_from_rt")? + of("other_from_rt").unwrap_or(0))
+}
+
 /// Why the kernel or its user ended the scheduler, in the kernel's words; `None`: it did not end.
 pub fn ended(kernel: &dyn Kernel) -> Option<String> {
     let text = kernel.text(Path::new(STATS)).ok()?;
@@ -327,6 +339,12 @@ mod tests {
         assert_eq!(counts[0], ("calls_from_rt".to_owned(), 1505));
         assert_eq!(counts[1], ("longest_kernel_ns".to_owned(), 9000));
         assert_eq!(counts.len(), 2, "the reason is no count");
+        assert_eq!((count_of(&counts, "ended"), entered(&counts)), (None, None));
         assert_eq!(ended(&linux).as_deref(), Some("watchdog failed to check in"));
+        let text = "calls_from_rt 7\nfaults_from_rt 2\nother_from_rt 30\n";
+        let (_root, linux) = machine(&[(STATS, text)]);
+        let counts = super::counts(&linux).unwrap();
+        assert_eq!(entered(&counts), Some(39));
+        assert_eq!(entered(&counts[..2]), Some(9), "an older build does not count the others");
     }
 }

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What the scheduler of shared partitions has counted, in words. Pure.
 
+use asmp_host::sharing;
 use std::time::Duration;
 
 /// What others did on all shared CPUs since they have been guarded. A scheduler that an older build
 /// has loaded may lack some counts.
 pub(super) fn lines(counts: &[(String, u64)]) -> Vec<String> {
-    let of = |name: &str| counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count);
+    let of = |name: &str| sharing::count_of(counts, name);
     let seconds = |name: &str| Some(Duration::from_nanos(of(name)?).as_secs_f64());
     let moves = || {
-        let (began, left) = (of("began_on_rt")?, of("calls_from_rt")? + of("faults_from_rt")?);
-        Some(format!("others began to run there {began} times, entered the kernel {left} times"))
+        let (began, entered) = (of("began_on_rt")?, sharing::entered(counts)?);
+        Some(format!("others began to run there {began} times, entered the kernel {entered} times"))
     };
     let longest = || {
         let us = of("longest_kernel_ns")?.div_ceil(1000);
