@@ -290,9 +290,9 @@ pub enum Change {
     },
     /// Change who may use the CPUs of a partition
     ///
-    /// Its tasks stay and go on. `shared` loads the scheduler that guards shared CPUs, and confines
-    /// real-time tasks of others to system CPUs; the classes of tasks (`asmp class`) end with the
-    /// last shared partition.
+    /// Its tasks keep running. `shared` loads the scheduler that guards shared CPUs, and confines
+    /// other real-time tasks to system CPUs. The classes of tasks (`asmp class`) are lost when no
+    /// partition is shared any more.
     #[command(after_long_help = examples::MODE)]
     Mode {
         /// The partition
@@ -302,7 +302,7 @@ pub enum Change {
         /// isolated, shared or best-effort
         ///
         /// `isolated`: its own tasks alone. `shared`: other tasks too, in user mode only, so that
-        /// they delay real-time tasks by little (exit code 57 if this machine cannot do that).
+        /// they delay real-time tasks less (exit code 57 if this machine cannot do that).
         /// The real-time tasks inside must sleep now and then: see `asmp help sharing`.
         /// `best-effort`: other tasks too, without that guarantee. Example: asmp mode motion
         /// isolated

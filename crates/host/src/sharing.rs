@@ -128,8 +128,8 @@ pub fn count_of(counts: &[(String, u64)], name: &str) -> Option<u64> {
     counts.iter().find(|(known, _)| known == name).map(|(_, count)| *count)
 }
 
-/// How often tasks that may leave them entered the kernel on guarded CPUs: by calls, page faults,
-/// other exceptions and signals.
+/// How often tasks entered the kernel on guarded CPUs: by system calls, page faults, other
+/// exceptions, or to take a signal. Tasks that may not leave these CPUs are not counted.
 pub fn entered(counts: &[(String, u64)]) -> Option<u64> {
     let of = |name: &str| count_of(counts, name);
     Some(of("calls_from_rt")? + of("faults_from_rt")? + of("other_from_rt").unwrap_or(0))

@@ -72,6 +72,11 @@ interface() {
     same 'children inherit it' "$(sh -c "$artis class \$\$" | cut -d ' ' -f 2)" 'rt1:7'
     $artis class $$ linux
     same 'class linux' "$($artis class $$)" "$$ linux"
+    $load rt0 5 2 &
+    until [ "$(awk '{ print $41 }' /proc/$!/stat)" = 1 ]; do sleep 0.1; done
+    same 'a real-time task has no class' "$($artis class $!)" "$! rt0"
+    $artis class $! rt1 2>/dev/null
+    same 'none can be set for it' "$?" 1
     $artis class $$ rt1:100 2>/dev/null
     same 'a class that there is not' "$?" 2
     $artis class 99999999 2>/dev/null
@@ -280,16 +285,22 @@ bound() {
     $artis set ''
 }
 
-# Tasks that wait for one real-time CPU keep those waiting that may run there, and no others. The
-# sleeper begins before them: it could not begin meanwhile.
+# Tasks that wait for one real-time CPU delay no task that may run elsewhere. The sleeper starts
+# before them: if they delay it, its start would be late, too.
 stalls() {
+    local alone
     $artis set 2-3
+    for _ in 1 2 3 4 5 6; do $load spin 9 100000 >/dev/null & done
+    alone=$($load late 9 5000)
+    wait
+    figure 'longest delay of a sleeper beside six tasks that compute, s' "$alone"
     $load late 20 5000 >/tmp/late &
     sleep 1
     for _ in 1 2 3 4 5 6; do $load spin 17 100000 >/dev/null & done
     for _ in $(seq 100); do taskset -c 2 $load spin 12 100000 >/dev/null & done
     wait
-    bar 'longest delay of a sleeper as 100 tasks wait for CPU 2, s' "$(cat /tmp/late)" '<' 1.5
+    bar 'the same as 100 tasks wait for CPU 2, s' "$(cat /tmp/late)" '<' \
+        "$(awk "BEGIN { print 2 * $alone + 0.2 }")"
     same 'the scheduler after that' "$(cpus) $(cat $state)" '2,3 enabled'
     $artis set ''
 }

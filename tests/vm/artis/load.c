@@ -8,8 +8,8 @@
 // load crowd SECONDS TASKS: so many tasks that compute on CPU 0, beside six that read all the time.
 // Prints how long one of them had no turn at most, in seconds, and how many had a turn.
 // load gaps SECONDS TURNS: computes, and prints for how many seconds it had no turn at most.
-// load late SECONDS US: sleeps so long again and again. Prints how late it woke at most, in
-// seconds.
+// load late SECONDS US: sleeps for US microseconds again and again. Prints its latest wake-up, in
+// seconds after it was due.
 // load rt0 SECONDS CPU: a hard task of SCHED_FIFO, bound to CPU, that uses 5 % of it.
 #define _GNU_SOURCE
 #include "count.h"

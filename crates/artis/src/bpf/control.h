@@ -97,7 +97,7 @@ static __always_inline void write_roles(void)
 	scx_bpf_put_cpumask(online);
 }
 
-/* What waits for CPUs of one kind. */
+/* All guests that wait for CPUs of one kind find their queue anew. */
 static __always_inline void queue_anew(void)
 {
 	scx_bpf_dsq_reenq(RT_ONLY, 0);

@@ -35,8 +35,8 @@ void scx_bpf_dsq_reenq(u64 dsq_id, u64 flags) __ksym;
 enum { SCX_KICK_IDLE = 1, SCX_KICK_PREEMPT = 2 };
 /*
  * The queues, each ordered by place. KERNEL: guests in the kernel, for NRT CPUs. USER: guests in
- * user mode, for all CPUs. SYSTEM: those of them that may use no RT CPU. RT_ONLY: guests that may
- * use RT CPUs alone.
+ * user mode, for all CPUs. SYSTEM: those of them that may use no RT CPU. RT_ONLY: guests that no
+ * NRT CPU may run.
  */
 enum { KERNEL = 1, USER = 2, SYSTEM = 3, RT_ONLY = 4 };
 
@@ -62,10 +62,10 @@ struct task {
 	u32 works;		/* what it is in of the work before a return to user mode */
 	u64 work_ip;		/* where user mode goes on after that */
 	u64 used;		/* what it ran as a Linux task, by its weight */
-	u32 has_slept;		/* since it ran, or it has not run yet */
+	u32 has_slept;		/* It has slept since it ran, or is new. */
 	s32 ran_on;		/* where it ran last: its use compares with that of others there */
 	u64 since;		/* when it began to run */
-	u64 counted;		/* until when `used` counts that */
+	u64 counted;		/* `used` has what it ran until then */
 	u64 entered;		/* when it entered the kernel on an RT CPU; 0: in user mode */
 	u64 stay;		/* mean length of its stays on RT CPUs that an entry ended */
 };

@@ -93,9 +93,9 @@ void BPF_PROG(artis_enqueue, struct task_struct *p, u64 flags)
 }
 
 /*
- * Does an NRT CPU look for a guest in user mode before it looks for one in the kernel? By the
- * places of the first two. One that may not run here may wait for long for another CPU, and says
- * nothing: then those in the kernel go first, but each has its turn.
+ * Does an NRT CPU look for a guest in user mode before it looks for one in the kernel? The places
+ * of the first two decide. A first one that may not run here decides nothing: it may wait long for
+ * its own CPU. Then guests in the kernel go first, but one in user mode has a turn now and then.
  */
 static __always_inline bool is_user_first(s32 cpu, struct task_struct *kernel,
 					  struct task_struct *user)
@@ -107,13 +107,13 @@ static __always_inline bool is_user_first(s32 cpu, struct task_struct *kernel,
 	if (kernel && user && may(kernel, cpu) && may(user, cpu))
 		is_user = user_first(kernel->scx.dsq_vtime, user->scx.dsq_vtime);
 	else
-		is_user = !kernel || now - c->user_at > KERNEL_LEAD_NS;
+		is_user = !kernel || ns_since(now, c->user_at) > KERNEL_LEAD_NS;
 	if (is_user)
 		c->user_at = now;
 	return is_user;
 }
 
-/* Of two queues, the one whose first goes before the other's, of those that may run here. */
+/* Of the first guests of two queues: does `a` go before `b`? One that may not run here does not. */
 static __always_inline bool goes_before(struct task_struct *a, struct task_struct *b, s32 cpu)
 {
 	if (!a || !may(a, cpu))
@@ -146,9 +146,9 @@ static __always_inline bool fetch(u64 queue, u64 flags)
 }
 
 /*
- * The slice of the guest that runs here is over, and it is in no queue. Does it go before the first
- * of this queue all the same? One leaves that is to go to another CPU, or that keeps guests in the
- * kernel waiting.
+ * The slice of the guest that runs here is over, and the kernel has not queued it yet. Does it go
+ * on, as its place is before that of the first in this queue? Not if it is to go to a CPU of the
+ * other kind, nor in user mode while a guest in the kernel waits.
  */
 static __always_inline bool goes_on(struct task_struct *p, s32 cpu, u64 queue)
 {
@@ -173,13 +173,11 @@ static __always_inline bool goes_on(struct task_struct *p, s32 cpu, u64 queue)
 		return false;
 	t->used = used;
 	t->counted = now;
-	if (!t->prio && (s64)(used - c->used_most) > 0)
-		c->used_most = used;
+	follow(t, c);
 	if (is_rt(cpu))
 		c->began = now;
 	/* Its class may have changed. */
-	add(c->runs_as, ns_since(now, c->runs_since));
-	c->runs_since = now;
+	count_time(c, now);
 	c->runs_as = ran_as(t, cpu);
 	scx_bpf_task_set_slice(p, slice_ns);
 	return true;
@@ -350,8 +348,7 @@ void BPF_PROG(artis_running, struct task_struct *p)
 	if (!(p->flags & PF_KTHREAD) && is_rt(t->ran_on) != is_rt(cpu))
 		add(moved_as(t, cpu), 1);
 	t->ran_on = cpu;
-	if (!t->prio && (s64)(t->used - c->used_most) > 0)
-		c->used_most = t->used;
+	follow(t, c);
 	t->since = now;
 	t->counted = now;
 	if (!(p->flags & PF_KTHREAD)) {
@@ -371,9 +368,7 @@ void BPF_PROG(artis_running, struct task_struct *p)
 		/* It may run here already: the kernel starts it anew when its nice value changes. */
 		if (!is_bound && scx_bpf_cpu_curr(cpu) != p)
 			add(STAT_began_on_rt, 1);
-		if (is_bound && !t->entered)
-			return;
-		if (in_user)
+		if (in_user || (is_bound && !t->entered))
 			return;
 		/*
 		 * A lock's holder that a real-time task waited for may be moved here. So is one
@@ -407,8 +402,7 @@ void BPF_PROG(artis_stopping, struct task_struct *p, bool runnable)
 	if (!t)
 		return;
 	c->began = 0;
-	if (c->runs_as)
-		add(c->runs_as, ns_since(now, c->runs_since));
+	count_time(c, now);
 	c->runs_as = 0;
 	t->used = used_now(p, t, c, now);
 	t->has_slept = !runnable;

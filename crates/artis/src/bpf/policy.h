@@ -42,8 +42,9 @@ static inline u64 after_refusal(u64 stay_ns, u32 shift)
 }
 
 /*
- * What a guest used less the most that one of its CPU did: below 0, it may run before the others
- * until it has used as much. It saves so much time at most: one that has slept, or is new, a slice.
+ * How much more a guest has used than the one that used most on its CPU. If it has used less, the
+ * result is negative: it goes before the others until it has caught up. `saved_ns` bounds by how
+ * much: a slice for one that has slept or is new, else MOST_LAG_NS.
  */
 static inline s64 lag_of(u64 used, u64 used_most, u64 saved_ns)
 {

@@ -62,6 +62,21 @@ static __always_inline u64 used_now(struct task_struct *p, struct task *t, struc
 	return after_run(t->used, c->used_most, ns_since(now, t->counted), p->scx.weight);
 }
 
+/* A Linux task that used more than all before it on this CPU is what others compare with. */
+static __always_inline void follow(struct task *t, struct cpu *c)
+{
+	if (!t->prio && (s64)(t->used - c->used_most) > 0)
+		c->used_most = t->used;
+}
+
+/* The time that the guest ran since this was counted last. */
+static __always_inline void count_time(struct cpu *c, u64 now)
+{
+	if (c->runs_as)
+		add(c->runs_as, ns_since(now, c->runs_since));
+	c->runs_since = now;
+}
+
 static __always_inline void insert(struct task_struct *p, struct task *t, u64 queue, u64 flags)
 {
 	struct scx_bpf_dsq_insert_vtime_args args = {

@@ -63,13 +63,13 @@ pub struct Shape {
     /// system, which then disturbs the partition through the shared core. Example: --smt share
     #[arg(long, default_value = "idle")]
     pub smt: Smt,
-    /// Let other tasks use the CPUs too; real-time tasks wake a little later
+    /// Let other tasks use the CPUs too; real-time tasks then wake later
     ///
     /// Other tasks run there in user mode only: one that enters the kernel is taken to a system CPU
-    /// first. A scheduler of ours has all ordinary tasks of the machine meanwhile, without
-    /// cpu.weight and cpu.max, and real-time tasks of others keep to system CPUs. The partition's
-    /// own must sleep now and then: one that keeps a CPU busy for 20 seconds ends the guarantee.
-    /// `asmp help sharing` has the costs.
+    /// first. For this, asmp's own scheduler runs all ordinary tasks of the machine; it ignores
+    /// cpu.weight and cpu.max. Other real-time tasks are confined to system CPUs. The real-time
+    /// tasks inside must sleep now and then: one that keeps a CPU busy for 20 seconds ends the
+    /// guarantee. `asmp help sharing` says what sharing costs.
     ///
     /// It needs Linux 7.1 or newer, the program asmp-artis, and CPUs of nohz_full=; `asmp check`
     /// says what is missing, and the exit code is then 57. `--share=best-effort` shares without

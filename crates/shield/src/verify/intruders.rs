@@ -99,8 +99,8 @@ pub(super) fn pinned(
             task.command
         );
         let cure = format!(
-            "give it a system CPU too (taskset -pc); if it belongs inside, `asmp add {} --tid \
-             {tid}`: its system calls run there then, too",
+            "give it a system CPU too (taskset -pc). If it belongs inside: `asmp add {} --tid \
+             {tid}`; its system calls still run there then",
             partition.name
         );
         finding(what, cure)
