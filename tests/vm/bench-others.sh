@@ -20,9 +20,10 @@ files=(argv_split bcd bsearch cmdline ctype kasprintf list_sort sort)
 
 # sources DIR: these files, the headers that they include, and a Makefile.
 sources() {
-    local dir=$1 tree=$1/tree/$linux name objects=("${files[@]/#/lib/}")
+    local dir=$1 tree=$1/tree/$linux name tool missing='' objects=("${files[@]/#/lib/}")
     objects=("${objects[@]/%/.o}")
-    command -v flex bison bc xz >/dev/null ||
+    for tool in flex bison bc xz; do command -v "$tool" >/dev/null || missing+=" $tool"; done
+    [ -z "$missing" ] ||
         as_root apt-get -qq install -y --no-install-recommends flex bison bc xz-utils >/dev/null
     private_apt amd64 trixie
     mkdir -p "$dir/tree" "$dir/linux"

@@ -258,7 +258,7 @@ enum yk_why {
 	YK_WHY_TOO_LONG,
 	/* The processor cannot execute the program. */
 	YK_WHY_TRAP,
-	/* A thread has used all of its stack, or more: thread.h. */
+	/* A thread has used all of its stack, or more: thread.h. Or the others have: stack.h. */
 	YK_WHY_STACK
 };
 
@@ -266,7 +266,7 @@ enum yk_why {
  * The application's: makes the machine safe. `job` is NULL outside of jobs. `address` is that of
  * the instruction for YK_WHY_TRAP, of the stack for YK_WHY_STACK, else 0. YK_WHY_TOO_LONG
  * interrupts the job, and is told once. If the function returns from a deadline, no job runs any
- * more; from a stack, the thread is ended; from a trap it must not return.
+ * more; from the stack of a thread, the thread is ended; from a trap it must not return.
  */
 void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t address);
 

@@ -76,6 +76,8 @@ void *yk_port_stack_for(uint32_t *top, void (*begin)(void));
  */
 extern const uint8_t yk_port_text[], yk_port_text_end[];
 void yk_port_new_code(void);
+/* For modules/stack.c: where the variables end, and where the main stack begins, above them. */
+extern uint32_t yk_port_bss_end[], yk_port_stack[];
 /* Leaves an emulator with that exit code. On a board it waits for ever. */
 _Noreturn void yk_port_exit(int code);
 /* A job of yk_spin() looks at the clock and ends within so many ticks. */

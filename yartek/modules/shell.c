@@ -2,6 +2,7 @@
 #include "shell.h"
 
 #include "serial.h"
+#include "stack.h"
 
 #include <stddef.h>
 
@@ -108,6 +109,12 @@ static void end(void)
 	yk_shell_text("\r\n");
 }
 
+static void say(const char *text)
+{
+	yk_shell_text(text);
+	end();
+}
+
 static bool is_same(const char *a, const char *b)
 {
 	while (*a && *a == *b) {
@@ -189,22 +196,23 @@ static void ps(const struct yk_shell *shell, char *const unused[])
 	}
 }
 
+static void bytes(const char *of, uint32_t count)
+{
+	left(of, 28);
+	number(count);
+	say(" bytes");
+}
+
 static void mem(const struct yk_shell *shell, char *const unused[])
 {
 	(void)unused;
-	if (shell->heap) {
-		left("heap, largest block", 28);
-		number(yk_heap_largest(shell->heap));
-		yk_shell_text(" bytes\r\n");
-	}
-	if (shell->disk) {
-		left("RAM disk, free", 28);
-		number(yk_disk_free(shell->disk) * YK_DISK_BLOCK);
-		yk_shell_text(" bytes\r\n");
-	}
-	left("serial line, lost", 28);
-	number(yk_serial_lost());
-	yk_shell_text(" bytes\r\n");
+	if (shell->heap)
+		bytes("heap, largest block", yk_heap_largest(shell->heap));
+	if (shell->disk)
+		bytes("RAM disk, free", yk_disk_free(shell->disk) * YK_DISK_BLOCK);
+	if (yk_stack_is_watched())
+		bytes("main stack, never used", yk_stack_unused());
+	bytes("serial line, lost", yk_serial_lost());
 }
 
 static void ls(const struct yk_shell *shell, char *const unused[])
@@ -214,7 +222,7 @@ static void ls(const struct yk_shell *shell, char *const unused[])
 
 	(void)unused;
 	if (!shell->disk) {
-		yk_shell_text("no disk\r\n");
+		say("no disk");
 		return;
 	}
 	while ((file = yk_disk_list(shell->disk, &at)) != NULL) {
@@ -230,7 +238,7 @@ static void cat(const struct yk_shell *shell, char *const words[])
 	char byte;
 
 	if (!shell->disk || yk_disk_open(shell->disk, words[1], YK_DISK_OLD, &handle) != YK_DISK_OK) {
-		yk_shell_text("no such file, or too many are open: ls lists the files\r\n");
+		say("no such file, or files are in use: ls lists them");
 		return;
 	}
 	while (yk_disk_read(shell->disk, handle, &byte, 1, &done) == YK_DISK_OK && done) {
@@ -244,7 +252,7 @@ static void cat(const struct yk_shell *shell, char *const words[])
 static void rm(const struct yk_shell *shell, char *const words[])
 {
 	if (!shell->disk || yk_disk_unlink(shell->disk, words[1]) != YK_DISK_OK)
-		yk_shell_text("no such file, or it is open: ls lists the files\r\n");
+		say("no such file, or files are in use: ls lists them");
 }
 
 /* 0 to 15. Else: it is no digit. */
@@ -276,18 +284,18 @@ static void append(const struct yk_shell *shell, char *const words[])
 	char byte;
 
 	if (count == LINE) {
-		yk_shell_text("bytes are pairs of the digits 0-9 and a-f\r\n");
+		say("bytes are pairs of the digits 0-9 and a-f");
 		return;
 	}
 	if (!shell->disk ||
 	    yk_disk_open(shell->disk, words[1], YK_DISK_MAKE, &handle) != YK_DISK_OK) {
-		yk_shell_text("not written: the name is too long, or there are too many files\r\n");
+		say("not written: a name too long, or too many files");
 		return;
 	}
 	while (yk_disk_read(shell->disk, handle, &byte, 1, &done) == YK_DISK_OK && done)
 		;
 	if (yk_disk_write(shell->disk, handle, words[2], count, &done) != YK_DISK_OK)
-		yk_shell_text("the disk is full: rm removes files\r\n");
+		say("the disk is full: rm removes files");
 	yk_disk_close(shell->disk, handle);
 }
 
@@ -299,7 +307,19 @@ static void begin(const struct yk_shell *shell, const char *name, void (*run)(vo
 	for (uint32_t n = 0; n < shell->places_count; n++, place++)
 		if (yk_thread_begin(&place->thread, name, run, argument, place->stack, place->words))
 			return;
-	yk_shell_text("no place is free: kill a program, or let it end\r\n");
+	say("no place is free: kill a program, or let it end");
+}
+
+/* The program of that name that runs. NULL: there is none. */
+static struct yk_thread *running(const struct yk_shell *shell, const char *name)
+{
+	for (uint32_t n = 0; n < shell->places_count; n++) {
+		struct yk_thread *thread = &shell->places[n].thread;
+
+		if (thread->state != YK_THREAD_ENDED && is_same(thread->name, name))
+			return thread;
+	}
+	return NULL;
 }
 
 /* Of the disk. */
@@ -308,23 +328,16 @@ static void load(const struct yk_shell *shell, const char *name)
 	struct yk_area *area = shell->area;
 	const char *why;
 
-	for (uint32_t n = 0; n < shell->places_count; n++) {
-		const struct yk_thread *thread = &shell->places[n].thread;
-
-		if (thread->state != YK_THREAD_ENDED && thread->name == area->name) {
-			yk_shell_text("the area of programs is in use: kill ");
-			yk_shell_text(area->name);
-			end();
-			return;
-		}
+	if (running(shell, area->name)) {
+		yk_shell_text("the area of programs is in use: kill ");
+		say(area->name);
+		return;
 	}
 	why = area->load(area, shell->disk, name);
-	if (!why) {
+	if (why)
+		say(why);
+	else
 		begin(shell, area->name, area->run, NULL);
-	} else {
-		yk_shell_text(why);
-		end();
-	}
 }
 
 static void exec(const struct yk_shell *shell, char *const words[])
@@ -340,37 +353,34 @@ static void exec(const struct yk_shell *shell, char *const words[])
 	if (shell->disk && shell->area)
 		load(shell, words[1]);
 	else
-		yk_shell_text("no such program: help lists them\r\n");
+		say("no such program: help lists them");
 }
 
 static void kill(const struct yk_shell *shell, char *const words[])
 {
-	for (uint32_t n = 0; n < shell->places_count; n++) {
-		struct yk_thread *thread = &shell->places[n].thread;
+	struct yk_thread *thread = running(shell, words[1]);
 
-		if (thread->state != YK_THREAD_ENDED && is_same(thread->name, words[1])) {
-			yk_thread_kill(thread);
-			return;
-		}
-	}
-	yk_shell_text("no such program runs: ps lists them\r\n");
+	if (thread)
+		yk_thread_kill(thread);
+	else
+		say("no such program runs: ps lists them");
 }
 
 static void help(const struct yk_shell *shell, char *const unused[]);
 
 static const struct command {
 	const char *name;
-	/* What it needs, and how many words that are. NULL: nothing. */
+	/* What it needs, and how many words that are. */
 	const char *needs;
 	uint32_t count;
 	const char *does;
 	void (*run)(const struct yk_shell *shell, char *const words[]);
 } commands[] = {
-	{ "help", NULL, 0, "this list", help },
-	{ "stat", NULL, 0, "jobs and interrupts so far, longest times in ticks", stat },
-	{ "ps", NULL, 0, "threads; their stacks in words", ps },
-	{ "mem", NULL, 0, "memory that is free", mem },
-	{ "ls", NULL, 0, "files, and their bytes", ls },
+	{ "help", "", 0, "this list", help },
+	{ "stat", "", 0, "jobs and interrupts so far, longest times in ticks", stat },
+	{ "ps", "", 0, "threads; their stacks in words", ps },
+	{ "mem", "", 0, "memory that is free", mem },
+	{ "ls", "", 0, "files, and their bytes", ls },
 	{ "cat", "FILE", 1, "print a file", cat },
 	{ "append", "FILE BYTES", 2, "write bytes behind a file, as 0a1b2c", append },
 	{ "rm", "FILE", 1, "remove a file", rm },
@@ -379,21 +389,20 @@ static const struct command {
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
+static void row(const char *command, const char *needs, const char *does)
+{
+	left(command, 7);
+	left(needs, 15);
+	say(does);
+}
+
 static void help(const struct yk_shell *shell, char *const unused[])
 {
 	(void)unused;
-	for (uint32_t n = 0; n < COMMANDS; n++) {
-		left(commands[n].name, 7);
-		left(commands[n].needs ? commands[n].needs : "", 15);
-		yk_shell_text(commands[n].does);
-		end();
-	}
-	for (uint32_t n = 0; n < shell->programs_count; n++) {
-		left("exec", 7);
-		left(shell->programs[n].name, 15);
-		yk_shell_text(shell->programs[n].does);
-		end();
-	}
+	for (uint32_t n = 0; n < COMMANDS; n++)
+		row(commands[n].name, commands[n].needs, commands[n].does);
+	for (uint32_t n = 0; n < shell->programs_count; n++)
+		row("exec", shell->programs[n].name, shell->programs[n].does);
 }
 
 /* Cuts the line into words. Says how many there are, also if more than there is room for. */
@@ -429,12 +438,11 @@ static void obey(const struct yk_shell *shell, char *line)
 	}
 	if (n == COMMANDS) {
 		yk_shell_text(words[0]);
-		yk_shell_text(": no such command: help lists them\r\n");
+		say(": no such command: help lists them");
 	} else if (count != 1 + command->count) {
 		yk_shell_text("usage: ");
 		left(command->name, 0);
-		yk_shell_text(command->needs ? command->needs : "");
-		end();
+		say(command->needs);
 	} else {
 		command->run(shell, words);
 	}
@@ -465,7 +473,7 @@ static bool read_line(char line[LINE])
 			return true;
 		}
 		if (byte == GIVE_UP) {
-			yk_shell_text("^C\r\n");
+			say("^C");
 			return false;
 		}
 		if (byte == ESCAPE) {

@@ -2,7 +2,7 @@
 //! class: how tasks that share the CPUs of partitions are served.
 
 use crate::change::changer;
-use crate::exit::{CANNOT_SHARE, KERNEL_THREAD, NO_TASK, UNDONE, failure};
+use crate::exit::{CANNOT_SHARE, KERNEL_THREAD, NO_TASK, NOT_ROOT, UNDONE, failure};
 use crate::run::cannot_execute;
 use crate::signals;
 use anyhow::Result;
@@ -54,7 +54,10 @@ pub struct Args {
 }
 
 pub fn class(kernel: &dyn Kernel, args: &Args) -> Result<u8> {
-    changer(kernel)?;
+    changer(kernel).map_err(|error| match error.downcast_ref() {
+        Some(Refusal::NotRoot) => failure(NOT_ROOT, "only root may see or set classes: use sudo"),
+        _ => error,
+    })?;
     let facts = Facts::read(kernel)?;
     if facts.sharing.guarded.is_empty() {
         return Err(failure(

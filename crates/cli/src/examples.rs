@@ -172,6 +172,8 @@ pub const YARTEK_COMPARE: &str = "\
 Examples:
   asmp yartek compare robot.toml --board mcf5208evb --for 12s
       Compare twelve seconds of the board's time with the simulator.
+  asmp yartek compare robot.toml --board mcf5208evb --for 1s --gantt both.svg
+      Draw the simulator's schedule, and below it the board's.
   asmp yartek compare robot.toml --board mps2-an385 --json
       Print jobs, order, lateness and misses as JSON.";
 

@@ -82,7 +82,7 @@ pub const TABLE: &[(u8, &str)] = &[
     ),
     (
         VIOLATED,
-        "status, repair, resize, apply: a partition is violated; check: a required feature is \
+        "a partition is violated (a change was made all the same); check: a required feature is \
          missing",
     ),
     (BUSY, "another asmp held the lock for 10 s"),

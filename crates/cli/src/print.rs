@@ -238,9 +238,8 @@ pub fn refusals(refused: &[Refused]) -> Vec<String> {
     reasons
         .into_iter()
         .map(|(reason, disturbs, what)| {
-            let harm =
-                if disturbs { "refused" } else { "refused, but not delivered to these CPUs" };
-            format!("{harm}: {}: {reason}", what.join("; "))
+            let harm = if disturbs { "" } else { " (it is not delivered to these CPUs)" };
+            format!("the kernel refused{harm}: {}: {reason}", what.join("; "))
         })
         .collect()
 }
@@ -440,8 +439,10 @@ pub fn violated(verb: &str, partitions: &[&PartitionStatus]) {
 
 fn state(shielded: bool, mode: Mode, guarantee_checked: Option<bool>) -> &'static str {
     match mode {
-        _ if !shielded => "VIOLATED",
-        Mode::Isolated => "shielded",
+        Mode::Isolated if shielded => "shielded",
+        Mode::Isolated => "VIOLATED",
+        Mode::Shared if !shielded => "shared, VIOLATED",
+        Mode::BestEffort if !shielded => "shared without a guarantee, VIOLATED",
         Mode::Shared if guarantee_checked != Some(true) => {
             "shared, guarantee not checked (look as root)"
         }
@@ -545,7 +546,8 @@ mod tests {
         let unseen = state(true, Mode::Shared, Some(false));
         assert_eq!(unseen, "shared, guarantee not checked (look as root)");
         assert_eq!(state(true, Mode::Shared, Some(true)), "shared, guarded");
-        assert_eq!(state(false, Mode::Shared, Some(false)), "VIOLATED");
+        assert_eq!(state(false, Mode::Shared, Some(false)), "shared, VIOLATED");
+        assert_eq!(state(false, Mode::Isolated, None), "VIOLATED");
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod bench;
 mod build;
 mod check;
 mod compare;
+mod drawn;
 mod guest;
 mod map;
 mod new;

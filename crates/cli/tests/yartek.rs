@@ -105,6 +105,34 @@ fn a_missed_deadline_has_exit_code_1_and_stands_in_the_json() {
 }
 
 #[test]
+fn both_schedules_are_drawn_the_simulators_and_below_it_the_boards() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &(task("a", "2 ms", "10 ms") + &task("b", "3 ms", "20 ms")));
+    let svg = dir.path().join("both.svg");
+    let compare = ["yartek", "compare", &tasks, "--board", &board.name, "--for", "100ms"];
+    let output = asmp(&[&compare[..], &["--gantt", svg.to_str().unwrap()]].concat());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let drawn = fs::read_to_string(&svg).unwrap();
+    let parts: Vec<&str> = drawn.split("<g ").skip(1).collect();
+    let [simulator, guest] = parts[..] else { panic!("two schedules: {drawn}") };
+    assert!(simulator.contains(">simulator</text>"), "{simulator}");
+    assert!(guest.contains(">yartek on mps2-an385</text>"), "{guest}");
+    // The first job begins at once in the simulator; on the board the kernel comes before it.
+    let first = "a job 0: 0 ns to 2 ms";
+    assert!(simulator.contains(first) && !guest.contains(first), "{drawn}");
+    for part in parts {
+        let jobs = |name: &str| part.matches(&format!("<title>{name} job ")).count();
+        // Each has a deadline, too.
+        assert_eq!((jobs("a"), jobs("b")), (10 * 2, 5 * 2), "{part}");
+    }
+    // It may not be the task set.
+    let refused = asmp(&[&compare[..], &["--gantt", &tasks]].concat());
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+    assert!(words(&refused.stderr).contains("--gantt"), "{refused:?}");
+}
+
+#[test]
 fn jobs_that_were_dropped_are_counted_and_have_exit_code_1() {
     let Some(board) = with_tools("mps2-an385") else { return };
     let dir = tempfile::tempdir().unwrap();

@@ -30,8 +30,9 @@ pub fn stays(outcome: &Outcome) -> Vec<String> {
     for one in outcome.refused.iter().filter(|one| one.disturbs) {
         stays.entry(&one.reason).or_default().push(&one.what);
     }
-    let stays =
-        stays.into_iter().map(|(reason, what)| format!("refused: {}: {reason}", what.join("; ")));
+    let stays = stays
+        .into_iter()
+        .map(|(reason, what)| format!("the kernel refused: {}: {reason}", what.join("; ")));
     let cannot = outcome.plan.cannot.iter();
     let cannot = cannot.map(|one| format!("not in this boot: {} (cure: {})", one.what, one.cure));
     stays.chain(cannot).collect()

@@ -16,6 +16,27 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 #[test]
+fn the_main_stack_is_watched_down_to_its_last_word() {
+    each(|board| {
+        let table = board.table(&[("work", Task::new("a", 1000, 4800), "YK_FINISH")], &[]);
+        let output = board.run(Application::Files(&[c_file("stack.c")]), &table, 0);
+        assert_eq!(output.ending, Ending::Exit(0), "{}: {}", board.name(), output.console);
+        let said: Vec<&str> = output.console.lines().collect();
+        let expected = [
+            "watched at first 0",
+            "variables 1",
+            "all 1",
+            "shallow 1",
+            "faults when shallow 0",
+            "stack 1",
+            "unused when deep 0",
+            "faults when deep 1",
+        ];
+        assert_eq!(said, expected, "{}", board.name());
+    });
+}
+
+#[test]
 fn threads_wait_sleep_end_and_overflow_while_jobs_interrupt_them() {
     each(|board| {
         let table = board.table(&[("yk_spin", Task::new("a", 100, 960), "YK_FINISH")], &[]);
@@ -213,6 +234,10 @@ fn an_unprepared_person_finds_the_way_in_the_shell() {
             // A cursor key; and an LF after the CR before.
             assert!(ask("\x1b[Amem").contains("3008 bytes"));
             assert!(ask("\nmem").contains("3008 bytes"));
+            let mem = ask("mem");
+            let row = mem.lines().find_map(|line| line.strip_prefix("main stack, never used"));
+            let unused = row.and_then(|row| row.trim().strip_suffix(" bytes")?.parse::<u32>().ok());
+            assert!(unused.is_some_and(|unused| (1000..4096).contains(&unused)), "{mem}");
             let stat = ask("stat");
             let of = |name: &str| {
                 let row = stat.lines().find(|line| line.starts_with(name));

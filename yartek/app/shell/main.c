@@ -7,11 +7,13 @@
 
 #include "serial.h"
 #include "shell.h"
+#include "stack.h"
 #include "trace.h"
 
 #include <stddef.h>
 
-enum { SERIAL_LINE = 0, BLOCKS = 48, FILES = 4, HANDLES = 2, STACK = 512, PLACES = 2, AREA = 512 };
+enum { SERIAL_LINE = 0, BLOCKS = 48, FILES = 4, HANDLES = 2, STACK = 512, PLACES = 2, AREA = 512,
+       MAIN_STACK = 4096 };
 
 static struct yk_disk_block blocks[BLOCKS];
 static struct yk_disk_file files[FILES];
@@ -98,6 +100,7 @@ bool yk_background(void)
 {
 	bool is_busy = yk_threads_run();
 
+	yk_stack_look();
 	return yk_trace_print() || is_busy;
 }
 
@@ -105,6 +108,7 @@ int main(void)
 {
 	static struct yk_thread thread;
 
+	yk_stack_watch(MAIN_STACK);
 	yk_disk_begin(&disk);
 	yk_thread_begin(&thread, "shell", yk_shell, &shell, stacks[0], STACK);
 	yk_serial_begin(SERIAL_LINE);

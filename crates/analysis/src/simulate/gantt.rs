@@ -47,6 +47,24 @@ fn step_ns(length_ns: u64) -> u64 {
     }
 }
 
+/// One of the schedules of a picture.
+#[derive(Clone, Copy)]
+pub struct Schedule<'a> {
+    pub title: &'a str,
+    pub run: &'a Run,
+    pub record: &'a Record,
+}
+
+impl Schedule<'_> {
+    fn rows(&self) -> usize {
+        self.run.names.len() + self.run.cpus.len()
+    }
+
+    fn height(&self) -> f64 {
+        TOP + ROW * self.rows() as f64 + 40.0
+    }
+}
+
 /// From 0 to `until_ticks`; a note says what the record does not have.
 pub fn gantt_svg(
     run: &Run,
@@ -55,21 +73,37 @@ pub fn gantt_svg(
     title: &str,
     time: TimeBase,
 ) -> String {
-    let until_ticks = until_ticks.max(1);
-    let x = |ticks: u64| LEFT + WIDTH * (ticks.min(until_ticks) as f64 / until_ticks as f64);
-    let rows = run.names.len() + run.cpus.len();
-    let height = TOP + ROW * rows as f64 + 40.0;
-    let mut out = String::new();
+    gantts_svg(&[Schedule { title, run, record }], until_ticks, time)
+}
+
+/// Schedules one below the other, on one scale of time.
+pub fn gantts_svg(schedules: &[Schedule], until_ticks: u64, time: TimeBase) -> String {
+    let height: f64 = schedules.iter().map(Schedule::height).sum();
     let width = LEFT + WIDTH + 30.0;
+    let mut out = String::new();
     // Writing to a String does not fail.
     let _ = writeln!(
         out,
         r#"<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="11">"#
     );
     let _ = writeln!(out, r#"<rect width="100%" height="100%" fill="white"/>"#);
+    let mut below = 0.0;
+    for schedule in schedules {
+        let _ = writeln!(out, r#"<g transform="translate(0 {below})">"#);
+        draw(&mut out, schedule, until_ticks.max(1), time);
+        out.push_str("</g>\n");
+        below += schedule.height();
+    }
+    out.push_str("</svg>\n");
+    out
+}
+
+fn draw(out: &mut String, schedule: &Schedule, until_ticks: u64, time: TimeBase) {
+    let Schedule { title, run, record } = *schedule;
+    let x = |ticks: u64| LEFT + WIDTH * (ticks.min(until_ticks) as f64 / until_ticks as f64);
     let cut = if record.is_cut { " (the record is full before the end)" } else { "" };
     let _ = writeln!(out, r#"<text x="8" y="18" font-size="13">{}{cut}</text>"#, escape(title));
-    let bottom = TOP + ROW * rows as f64;
+    let bottom = TOP + ROW * schedule.rows() as f64;
     let step = step_ns(until_ticks / time.ticks_per_ns()).saturating_mul(time.ticks_per_ns());
     let mut mark = 0;
     while mark <= until_ticks {
@@ -141,9 +175,7 @@ pub fn gantt_svg(
             at - 3.0
         );
     }
-    idle(&mut out, run, record, until_ticks, &x);
-    out.push_str("</svg>\n");
-    out
+    idle(out, run, record, until_ticks, &x);
 }
 
 /// What no real-time job and no handler uses: thin and pale, beside the bars of the tasks.

@@ -20,7 +20,7 @@ mod statistics;
 
 pub use data::{DataRow, DataTimes};
 pub use engine::{End, Job, Observe};
-pub use gantt::gantt_svg;
+pub use gantt::{Schedule, gantt_svg, gantts_svg};
 pub use model::{Background, Interrupt, Owner, Releases, Simulation};
 pub use pattern::worst_pattern;
 pub use perfetto::perfetto_trace;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek compare`: a board against the simulator.
 
+use super::drawn::{self, Drawn};
 use super::guest::{self, Set, show};
 use super::project::Project;
 use super::{board_help, board_of};
-use crate::analyze::files::{print_json, tasks};
+use crate::analyze::files::{print_json, separate, tasks, write};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, failure};
 use anyhow::Result;
 use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Board, Comparison, Order, Ran, Serial, expect};
+use asmp_yartek::{Application, Board, Comparison, Expected, Order, Ran, Serial, Trace, expect};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -32,6 +33,12 @@ pub struct Args {
     /// Example: --for 12s
     #[arg(long = "for", value_name = "TIME", default_value = "12s", value_parser = duration)]
     time: Duration,
+    /// Draw both schedules as an SVG: the simulator's, and below it the board's
+    ///
+    /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
+    /// both.svg
+    #[arg(long, value_name = "FILE")]
+    gantt: Option<PathBuf>,
     /// Print JSON
     ///
     /// The object has `schema`, `board`, `jobs` (in the same order), `order` (`same`, `hangs`,
@@ -50,6 +57,7 @@ struct Sight<'a> {
 pub fn compare(args: &Args) -> Result<u8> {
     let path = Project::at(&args.file)?.tasks;
     let file = tasks(&path)?;
+    separate(&file.inputs, &[("--gantt", args.gantt.as_deref())])?;
     let board = board_of(&file, &path, args.board.as_deref())?;
     let set = Set::of(&guest::spinning(&file), &board, &path)?;
     let tasks = &set.tasks;
@@ -66,11 +74,29 @@ pub fn compare(args: &Args) -> Result<u8> {
     } else {
         println!("{}", sight.text(&found));
     }
+    draw(args, &board, tasks, &expected, &guest.trace)?;
     match guest.trouble {
         Some(trouble) => Err(guest::failed(&trouble)),
         None if found.is_equal() && found.missed == 0 => Ok(0),
         None => Ok(DIFFERENT),
     }
+}
+
+/// Writes the picture that was asked for.
+fn draw(
+    args: &Args,
+    board: &Board,
+    tasks: &[Task],
+    expected: &Expected,
+    trace: &Trace,
+) -> Result<()> {
+    let Some(path) = &args.gantt else { return Ok(()) };
+    let simulator = Trace { jobs: expected.jobs().to_vec(), ..Trace::default() };
+    let [simulator, guest] =
+        [&simulator, trace].map(|trace| Drawn::of(board, Some(tasks), trace, &args.file));
+    let title = format!("yartek on {}", board.name);
+    let both = [("simulator", &simulator?), (&title, &guest?)];
+    write(path, &drawn::svg(&both, args.time))
 }
 
 impl Sight<'_> {

@@ -111,7 +111,7 @@ fn trouble(trace: &Trace, ending: Ending, wall: Duration) -> Option<String> {
     if let Some(fault) = &trace.fault {
         let what = match &*fault.why {
             "trap" => format!("the processor refused the instruction at {:#x}", fault.address),
-            "stack" => format!("a thread has overflowed its stack, at {:#x}", fault.address),
+            "stack" => format!("a stack is used up: it ends at {:#x}", fault.address),
             "too-long" => "a job held the CPU for longer than its `most`".to_owned(),
             "not-begun" => "a deadline was over, and its job had not begun".to_owned(),
             "not-ended" => "a deadline was over, and its job had not ended".to_owned(),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek run`: a task set or an image on a board in QEMU.
 
+use super::drawn::{self, Drawn};
 use super::guest::{self, Set};
 use super::project::Project;
 use super::{board_help, board_of, tcp_port};
@@ -8,8 +9,8 @@ use crate::analyze::files::{separate, tasks, write, wrong};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
 use anyhow::Result;
-use asmp_analysis::simulate::{Releases, Run, Simulation, gantt_svg, perfetto_trace};
-use asmp_analysis::{Policy, Task, TimeBase};
+use asmp_analysis::simulate::perfetto_trace;
+use asmp_analysis::{Task, TimeBase};
 use asmp_yartek::{Application, Board, Elf, MAX_TASKS, Serial, Trace};
 use std::fs::{self, File};
 use std::io::Read;
@@ -73,9 +74,6 @@ fn serial(text: &str) -> Result<Line, String> {
         None => Err("give pty, or tcp: and a port, for example tcp:5555".to_owned()),
     }
 }
-
-/// No deadline is known of the tasks of an image.
-const NEVER_TICKS: u64 = 1 << 60;
 
 pub fn run(args: &Args) -> Result<u8> {
     let outputs = [("--trace", args.trace.as_deref()), ("--gantt", args.gantt.as_deref())];
@@ -171,29 +169,18 @@ fn of_image(path: &Path) -> Result<Option<Board>> {
     }
 }
 
-/// Writes what was asked for, in nanoseconds. The tasks of an image have numbers, and no deadlines.
+/// Writes what was asked for.
 fn draw(args: &Args, board: &Board, tasks: Option<&[Task]>, trace: &Trace) -> Result<()> {
     if args.trace.is_none() && args.gantt.is_none() {
         return Ok(());
     }
-    let ns = |ticks| board.rate().ns_up(ticks).unwrap_or(u64::MAX);
-    let count = trace.jobs.iter().map(|job| job.task + 1).max().unwrap_or(0);
-    let number = |number| Task::new(format!("task {number}"), 1, NEVER_TICKS);
-    let numbered: Vec<Task> = (0..count).map(number).collect();
-    let tasks = tasks.unwrap_or(&numbered);
-    // For names alone: nothing is simulated.
-    let named = |task: &Task| Task::new(task.name.clone(), 1, ns(task.period_ticks));
-    let named: Vec<Task> = tasks.iter().map(named).collect();
-    let simulation = Simulation::new(&named, Policy::NpEdf, Releases::Together);
-    let run = Run::prepare(&simulation).map_err(|_| wrong(&args.file, "has no job to draw"))?;
-    let record = trace.record(tasks, ns);
+    let ran = Drawn::of(board, tasks, trace, &args.file)?;
     if let Some(path) = &args.trace {
-        write(path, &perfetto_trace(&run, &record, TimeBase::NANOSECONDS))?;
+        write(path, &perfetto_trace(&ran.run, &ran.record, TimeBase::NANOSECONDS))?;
     }
     if let Some(path) = &args.gantt {
-        let until_ns = u64::try_from(args.time.as_nanos()).unwrap_or(u64::MAX);
         let title = format!("yartek on {}", board.name);
-        write(path, &gantt_svg(&run, &record, until_ns, &title, TimeBase::NANOSECONDS))?;
+        write(path, &drawn::svg(&[(&title, &ran)], args.time))?;
     }
     Ok(())
 }
