@@ -12,6 +12,20 @@
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.."
 
+# The crate whose tests a part runs.
+crate_of() {
+    case $1 in
+    python) echo asmp-rt-py ;;
+    *) echo asmp-channel ;;
+    esac
+}
+
+# Of Cargo.lock only what that crate is built of: a dependency of another one changes nothing here.
+packages() {
+    cargo tree --quiet --locked --edges normal,build,dev --prefix none --format '{p}' \
+        --package "$(crate_of "$1")" | sed 's/ (.*//' | sort -u
+}
+
 paths() {
     local crates=(crates/rt crates/analysis crates/host)
     [ ! -e crates/channel ] || crates=(crates/channel)
@@ -23,7 +37,7 @@ paths() {
         ;;
     *) echo "no part $1" >&2; exit 2 ;;
     esac
-    printf '%s\n' "${crates[@]}" Cargo.toml Cargo.lock rust-toolchain.toml \
+    printf '%s\n' "${crates[@]}" Cargo.toml rust-toolchain.toml \
         tests/nightly.sh tests/nightly-toolchain
 }
 
@@ -31,8 +45,11 @@ paths() {
 hash_of() {
     local paths
     mapfile -t paths < <(paths "$1")
-    git ls-files -z --cached --others --exclude-standard -- "${paths[@]}" | sort -zu |
-        xargs -0 sha256sum 2>/dev/null | sha256sum | cut -c1-16
+    {
+        git ls-files -z --cached --others --exclude-standard -- "${paths[@]}" | sort -zu |
+            xargs -0 sha256sum 2>/dev/null
+        packages "$1"
+    } | sha256sum | cut -c1-16
 }
 
 if [ "${1:-}" = --record ]; then

@@ -131,7 +131,7 @@ enum yk_next {
 
 /*
  * Sets up `count` tasks, YK_MAX_TASKS at most, each with its first start at `epoch` + offset.
- * Arrivals from before are forgotten.
+ * Arrivals from before the call are forgotten. Those before `epoch` become jobs that start then.
  */
 void yk_edf_begin(struct yk_edf *edf, const struct yk_task_def *defs, struct yk_task *tasks,
 		  uint32_t count, yk_ticks epoch);
@@ -242,8 +242,9 @@ yk_ticks yk_now(void);
 /* Time 0 of the task file. */
 yk_ticks yk_epoch(void);
 /*
- * Something arrives for a sporadic task, now. Only handlers that raise lines may call it. Where
- * YK_MAX_ARRIVALS wait it is refused, and counted in the task's yk_stats.
+ * Something arrives for a sporadic task, now; before yk_epoch(), as if it came then. Only handlers
+ * that raise lines may call it. Where YK_MAX_ARRIVALS wait it is refused, and counted in the task's
+ * yk_stats.
  */
 void yk_arrive(uint32_t task);
 const struct yk_stats *yk_stats(uint32_t task);

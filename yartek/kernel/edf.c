@@ -104,7 +104,7 @@ void yk_edf_begin(struct yk_edf *edf, const struct yk_task_def *defs, struct yk_
 		set_start(&tasks[n], &defs[n], defs[n].arrivals ? YK_NEVER : epoch + defs[n].offset);
 		if (defs[n].arrivals) {
 			defs[n].arrivals->taken = defs[n].arrivals->came;
-			defs[n].arrivals->earliest = 0;
+			defs[n].arrivals->earliest = epoch;
 		}
 		wait_for_start(edf, n);
 	}

@@ -284,7 +284,7 @@ static void append(const struct yk_shell *shell, char *const words[])
 	char byte;
 
 	if (count == LINE) {
-		say("bytes are pairs of the digits 0-9 and a-f");
+		say("bytes are pairs of 0-9 and a-f");
 		return;
 	}
 	if (!shell->disk ||
@@ -307,7 +307,7 @@ static void begin(const struct yk_shell *shell, const char *name, void (*run)(vo
 	for (uint32_t n = 0; n < shell->places_count; n++, place++)
 		if (yk_thread_begin(&place->thread, name, run, argument, place->stack, place->words))
 			return;
-	say("no place is free: kill a program, or let it end");
+	say("no place is free: kill a program");
 }
 
 /* The program of that name that runs. NULL: there is none. */
@@ -377,15 +377,15 @@ static const struct command {
 	void (*run)(const struct yk_shell *shell, char *const words[]);
 } commands[] = {
 	{ "help", "", 0, "this list", help },
-	{ "stat", "", 0, "jobs and interrupts so far, longest times in ticks", stat },
-	{ "ps", "", 0, "threads; their stacks in words", ps },
-	{ "mem", "", 0, "memory that is free", mem },
+	{ "stat", "", 0, "jobs and interrupts; times in ticks", stat },
+	{ "ps", "", 0, "threads, stacks in words", ps },
+	{ "mem", "", 0, "free memory", mem },
 	{ "ls", "", 0, "files, and their bytes", ls },
 	{ "cat", "FILE", 1, "print a file", cat },
-	{ "append", "FILE BYTES", 2, "write bytes behind a file, as 0a1b2c", append },
+	{ "append", "FILE BYTES", 2, "append, as 0a1b2c", append },
 	{ "rm", "FILE", 1, "remove a file", rm },
 	{ "exec", "PROGRAM", 1, "begin a program", exec },
-	{ "kill", "PROGRAM", 1, "end a program that runs", kill },
+	{ "kill", "PROGRAM", 1, "end a program", kill },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -451,10 +451,12 @@ static void obey(const struct yk_shell *shell, char *line)
 /* A line, as a person types it. `false`: it was given up. */
 static bool read_line(char line[LINE])
 {
-	enum { BELL = 7, BACKSPACE = 8, ESCAPE = 27, DELETE = 127, GIVE_UP = 3, OF_ESCAPE = 2 };
+	enum { BELL = 7, BACKSPACE = 8, ESCAPE = 27, DELETE = 127, GIVE_UP = 3 };
 	/* The byte before, also if it ended another line. */
 	static uint8_t before;
-	uint32_t count = 0, escaped = 0;
+	enum { OUTSIDE, AFTER_ESCAPE, IN_KEY } place = OUTSIDE;
+	uint32_t count = 0;
+	bool is_long = false;
 
 	for (;;) {
 		uint8_t byte, last = before;
@@ -462,30 +464,37 @@ static bool read_line(char line[LINE])
 		while (!yk_serial_get(&byte))
 			yk_thread_wait(has_come, NULL);
 		before = byte;
-		/* A key that moves the cursor. */
-		if (escaped) {
-			escaped--;
+		/* A key that is no character: ESC, `[` or `O`, digits, and a letter or `~`. */
+		if (place == AFTER_ESCAPE && (byte == '[' || byte == 'O')) {
+			place = IN_KEY;
 			continue;
 		}
+		if (place == IN_KEY && byte >= ' ') {
+			if (byte >= '@')
+				place = OUTSIDE;
+			continue;
+		}
+		place = byte == ESCAPE ? AFTER_ESCAPE : OUTSIDE;
 		if (byte == '\r' || (byte == '\n' && last != '\r')) {
 			end();
 			line[count] = '\0';
-			return true;
+			if (is_long)
+				say("too long");
+			return !is_long;
 		}
 		if (byte == GIVE_UP) {
 			say("^C");
 			return false;
 		}
-		if (byte == ESCAPE) {
-			escaped = OF_ESCAPE;
-		} else if ((byte == BACKSPACE || byte == DELETE) && count) {
+		if ((byte == BACKSPACE || byte == DELETE) && count) {
 			count--;
+			is_long = false;
 			yk_shell_text("\b \b");
 		} else if (byte >= ' ' && byte < DELETE) {
 			if (count < LINE - 1)
 				line[count++] = (char)byte;
 			else
-				byte = BELL;
+				byte = BELL, is_long = true;
 			yk_shell_byte((char)byte);
 		}
 	}

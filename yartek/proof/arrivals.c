@@ -9,7 +9,7 @@
 
 #include <stddef.h>
 
-enum { ARRIVALS = 4, STEPS = 3, PERIOD = 10, KNOWN = YK_MAX_ARRIVALS + ARRIVALS };
+enum { ARRIVALS = 4, STEPS = 3, PERIOD = 10, KNOWN = YK_MAX_ARRIVALS + ARRIVALS, EPOCH = 1002 };
 
 static struct yk_arrivals arrivals;
 static struct yk_task_def def;
@@ -67,11 +67,12 @@ void scenario(void)
 	is_at_work = is_above = false;
 	came = taken = refused = actions = 0;
 	now = 1000;
-	earliest = 0;
+	/* The first arrivals come before it. */
+	earliest = EPOCH;
 	def = (struct yk_task_def){ .period = PERIOD, .deadline = 7, .arrivals = &arrivals };
 	arrivals = (struct yk_arrivals){ 0 };
 	arrivals.came = arrivals.taken = choose(2) ? UINT32_MAX : UINT32_MAX - 5;
-	yk_edf_begin(&edf, &def, &task, 1, 0);
+	yk_edf_begin(&edf, &def, &task, 1, EPOCH);
 	must("K7 there is no job without an arrival", task.start == YK_NEVER);
 	for (waiting = choose(3) * (YK_MAX_ARRIVALS / 2); waiting; waiting--)
 		arrive();

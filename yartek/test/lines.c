@@ -141,7 +141,7 @@ bool yk_background(void)
 	put("passed ", passed);
 	put("masked ", yk_table.lines[0].masked);
 	put("jobs ", yk_stats(0)->ended);
-	put("ticks ", (uint32_t)(yk_now() - yk_epoch()));
+	put("kiloticks ", (uint32_t)((yk_now() - yk_epoch()) >> 10));
 	is_wrong |= yk_table.lines[0].masked != yk_table.lines[0].unmasked;
 	yk_console_text(is_wrong ? "wrong\n" : "good\n");
 	yk_port_exit(is_wrong);

@@ -160,7 +160,7 @@ pub const TABLE: &[(u8, &str)] = &[
         "measure: another measurement is at work, or another program uses the kernel's tracer: try \
          again when it has ended",
     ),
-    (NO_PORT, "web: the port is taken, or this user may not use it"),
+    (NO_PORT, "web, yartek: the port is taken, or this user may not use it"),
     (
         CANNOT_SHARE,
         "refused: this machine cannot share CPUs under a guarantee; class: no partition is shared \

@@ -187,8 +187,8 @@ fn a_run_is_counted_and_drawn_and_an_image_runs_by_itself() {
     let drawn = ["--gantt", svg.to_str().unwrap(), "--trace", json.to_str().unwrap()];
     let output = asmp(&[&run[..], &drawn].concat());
     assert_eq!(words(&output.stdout), "15 jobs, 0 deadlines missed\n", "{output:?}");
-    assert!(fs::read_to_string(svg).unwrap().contains("yartek on mcf5208evb"));
-    let trace: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).expect("JSON");
+    assert!(fs::read_to_string(&svg).unwrap().contains("yartek on mcf5208evb"));
+    let trace: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).expect("JSON");
     assert!(trace["traceEvents"].as_array().is_some_and(|events| events.len() >= 15));
 
     let table = "#include \"yartek.h\"\n\
@@ -202,6 +202,12 @@ fn a_run_is_counted_and_drawn_and_an_image_runs_by_itself() {
     let image = image.to_str().unwrap();
     let output = asmp(&["yartek", "run", image, "--for", "95ms"]);
     assert_eq!((words(&output.stdout), output.status.code()), ("10 jobs\n".to_owned(), Some(0)));
+    // Its tasks have numbers, and no deadlines.
+    let output = asmp(&[&["yartek", "run", image, "--for", "95ms"][..], &drawn].concat());
+    assert_eq!((words(&output.stdout), output.status.code()), ("10 jobs\n".to_owned(), Some(0)));
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert_eq!(picture.matches("<title>task 0 job ").count(), 10, "{picture}");
+    assert!(fs::read_to_string(&json).unwrap().contains("task 0"));
     let other = asmp(&["yartek", "run", image, "--board", "mps2-an385"]);
     assert_eq!(other.status.code(), Some(2));
     assert!(words(&other.stderr).contains("this image is for mcf5208evb, not for mps2-an385"));
@@ -216,7 +222,7 @@ fn a_directory_has_a_task_set_and_its_application() {
         asmp(&["yartek", "run", at, "--board", &board.name, "--for", "95ms"])
     };
     let said = |output: &Output| words(&output.stderr);
-    assert!(said(&run()).contains("has 0 task sets, *.toml"), "{:?}", run());
+    assert!(said(&run()).contains("has no task set, *.toml"), "{:?}", run());
     set(dir.path(), &(task("a", "2 ms", "10 ms") + "entry = \"blink\"\n"));
     assert!(said(&run()).contains("has no application, *.c"), "{:?}", run());
     let source = "#include \"console.h\"\n#include \"trace.h\"\nstatic volatile int on;\n\
@@ -241,6 +247,99 @@ fn a_directory_has_a_task_set_and_its_application() {
     let output = run();
     assert_eq!(output.status.code(), Some(62), "{output:?}");
     assert!(said(&output).contains("blink"), "{output:?}");
+}
+
+/// Keeps its traces, blinks, and goes on after a fault.
+const BEARS_FAULTS: &str = "#include \"trace.h\"\n\
+    void slow(const struct yk_job *job);\n\
+    void slow(const struct yk_job *job)\n\
+    { yk_ticks begun = yk_now(); while (yk_now() - begun < (job->activation ? 1 : 625000)) ; }\n\
+    void yk_ended(const struct yk_job *job, yk_ticks end) { yk_trace_keep(job, end); }\n\
+    bool yk_background(void) { return yk_trace_print(); }\n\
+    void yk_fault(enum yk_why why, const struct yk_job *job, uintptr_t at)\n\
+    { (void)why; (void)job; (void)at; }\n\
+    void fast(const struct yk_job *job);\n\
+    void fast(const struct yk_job *job) { (void)job; }\n\
+    int main(void) { yk_run(); }\n";
+
+#[test]
+fn jobs_that_never_ran_after_a_fault_have_missed_their_deadlines() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let fast = task("fast", "1 ms", "10 ms") + "late = \"fault\"\nentry = \"fast\"\n";
+    // Its first job takes 25 ms of 1.
+    set(dir.path(), &(fast + &task("slow", "1 ms", "100 ms") + "entry = \"slow\"\n"));
+    fs::write(dir.path().join("main.c"), BEARS_FAULTS).unwrap();
+    let at = dir.path().to_str().unwrap();
+    let run = ["yartek", "run", at, "--board", &board.name, "--for", "400ms"];
+    let output = asmp(&run);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // Of 40 and 4 jobs two have run.
+    assert!(words(&output.stdout).ends_with("2 jobs, 42 deadlines missed\n"), "{output:?}");
+    // What the project has is no output.
+    let main = dir.path().join("main.c");
+    fs::write(dir.path().join("main.h"), "").unwrap();
+    for file in ["main.c", "main.h", "tasks.toml"].map(|name| dir.path().join(name)) {
+        for verb in ["run", "compare"] {
+            let option = ["--gantt", file.to_str().unwrap()];
+            let refused =
+                asmp(&[&["yartek", verb, at, "--board", &board.name][..], &option].concat());
+            assert_eq!(refused.status.code(), Some(2), "{verb} {file:?}: {refused:?}");
+        }
+    }
+    assert_eq!(fs::read_to_string(main).unwrap(), BEARS_FAULTS);
+}
+
+#[test]
+fn a_comparison_counts_the_misses_of_what_it_compares_and_needs_a_job() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    // The only job that is late begins at 106 ms; the board runs until some 97 ms at least.
+    let late = task("b", "1 ms", "1 s") + "deadline = \"2 ms\"\noffset = \"101 ms\"\n";
+    let tasks = set(dir.path(), &(task("a", "6 ms", "20 ms") + &late));
+    let compare = ["yartek", "compare", &tasks, "--board", &board.name, "--for"];
+    for (time, ends) in [("90ms", ", 0 deadlines missed\n"), ("110ms", ", 1 deadlines missed\n")] {
+        let output = asmp(&[&compare[..], &[time]].concat());
+        assert!(words(&output.stdout).ends_with(ends), "{time}: {output:?}");
+        assert_eq!(output.status.code(), Some(i32::from(time != "90ms")), "{output:?}");
+    }
+    let tasks = set(dir.path(), &(task("a", "6 ms", "20 ms") + "offset = \"5 ms\"\n"));
+    let none = asmp(&["yartek", "compare", &tasks, "--board", &board.name, "--for", "4ms"]);
+    assert_eq!(none.status.code(), Some(2), "{none:?}");
+    assert!(words(&none.stderr).contains("no job begins within --for"), "{none:?}");
+}
+
+/// The processes that this one has started.
+fn children(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let text = fs::read_to_string(path).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Asks each 10 ms, for a minute at most.
+fn within_a_minute<T>(what: &str, ask: impl Fn() -> Option<T>) -> T {
+    for _ in 0..6000 {
+        if let Some(answer) = ask() {
+            return answer;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    panic!("not within a minute: {what}")
+}
+
+#[test]
+fn the_emulator_ends_with_a_run_that_is_killed() {
+    let Some(board) = with_tools("mps2-an385") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let tasks = set(dir.path(), &task("a", "9 ms", "10 ms"));
+    let run = ["yartek", "run", &tasks, "--board", &board.name, "--for", "10h"];
+    let mut run = Command::new(env!("CARGO_BIN_EXE_asmp")).args(run).spawn().expect("it starts");
+    let command = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let is_qemu = |pid: &u32| command(pid).starts_with("qemu-system");
+    let qemu = within_a_minute("QEMU", || children(run.id()).into_iter().find(is_qemu));
+    run.kill().expect("killed");
+    run.wait().expect("ended");
+    within_a_minute("QEMU has ended", || (!is_qemu(&qemu)).then_some(()));
 }
 
 #[test]

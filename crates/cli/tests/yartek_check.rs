@@ -339,7 +339,7 @@ fn a_directory_stands_for_its_task_set_and_its_application() {
     let verbs = ["check", "build", "compare"];
     for verb in verbs {
         let (exit, said) = refused(&["yartek", verb, at]);
-        assert!(exit == 40 && said.contains("has 0 task sets, *.toml: name one"), "{said}");
+        assert!(exit == 40 && said.contains("has no task set, *.toml: asmp yartek new"), "{said}");
     }
     let path = file(dir.path(), &format!("{TASK}entry = 'go'\n[board]\nname = 'mps2-an385'\n"));
     // As editors write beside what they edit.

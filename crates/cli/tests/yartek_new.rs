@@ -199,7 +199,7 @@ fn what_is_there_is_left_as_it_is_unless_it_is_an_empty_directory() {
     let new = |name: &str| in_dir(dir.path(), &["yartek", "new", name, "--board", "mps2-an385"]);
     for name in ["file", "full", "full/", "link", "link/", "dangling"] {
         let (code, said) = refused(&new(name));
-        let words = "is there, and no empty directory: name another";
+        let words = "exists, and is not an empty directory: name another";
         assert!(code == 40 && said.contains(words), "{name}: {said}");
         assert_eq!(tree(dir.path()), before);
     }

@@ -7,7 +7,7 @@
 //! job has a bound of its own. It begins no earlier than in the simulator, and no later than the
 //! bound allows.
 
-use crate::trace::{Ran, Trace};
+use crate::trace::{Ran, Trace, late};
 use asmp_analysis::simulate::{Job, Observe, Releases, Run, Simulation};
 use asmp_analysis::{Policy, Stop, Task};
 use std::ops::ControlFlow;
@@ -60,7 +60,7 @@ pub struct Comparison {
     /// The first job that began later than its bound allows.
     pub over: Option<Lateness>,
     pub latest: Option<Lateness>,
-    /// How many jobs ended after their deadline.
+    /// How many of the guest's jobs, as many as the simulator has, ended after their deadline.
     pub missed: usize,
 }
 
@@ -140,7 +140,7 @@ impl Expected {
             early: None,
             over: None,
             latest: None,
-            missed: trace.missed(tasks),
+            missed: late(&trace.jobs[..trace.jobs.len().min(self.jobs.len())], tasks),
         };
         for (at, (simulator, bound_ticks)) in self.jobs.iter().zip(&self.bounds_ticks).enumerate() {
             let Some(guest) = trace.jobs.get(at) else {

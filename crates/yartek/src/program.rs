@@ -8,6 +8,7 @@ use crate::sources;
 use crate::tools::{ToolError, compiler, made_by, of_file};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 use std::{fs, str};
 
 const MAGIC: u32 = u32::from_be_bytes(*b"YKP1");
@@ -160,28 +161,43 @@ pub enum SendError {
     NoShell,
     #[error("the shell says: {said}")]
     Refused { said: String },
+    #[error("what was typed came back as `{said}`: end what else writes to the line")]
+    Garbled { said: String },
+    #[error("the image has a program {name} of its own: give --name with another name")]
+    BuiltIn { name: String },
 }
 
 /// What a shell says before it waits.
-const ASKS: &[u8] = b"> ";
+const ASKS: &[u8] = b"\r\n> ";
 const MOST_ANSWER_BYTES: usize = 4096;
+/// For all of an answer: a board on a busy machine is slow.
+const ALL_WITHIN: Duration = Duration::from_secs(10);
 
-/// The shell's answer to a line, or to a key.
-fn answer(line: &mut (impl Read + Write), typed: &[u8]) -> Result<String, SendError> {
-    line.write_all(typed)?;
-    let mut came = Vec::new();
-    while !(came.ends_with(ASKS) && came[..came.len() - ASKS.len()].ends_with(b"\r\n")) {
+/// All that comes up to what ends with this.
+fn up_to(line: &mut (impl Read + Write), end: &[u8]) -> Result<String, SendError> {
+    let (asked, mut came) = (Instant::now(), Vec::new());
+    while !came.ends_with(end) {
         let mut byte = [0];
+        let goes_on = came.len() < MOST_ANSWER_BYTES && asked.elapsed() < ALL_WITHIN;
         match line.read(&mut byte) {
-            Ok(1) if came.len() < MOST_ANSWER_BYTES => came.push(byte[0]),
+            Ok(1) if goes_on => came.push(byte[0]),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if !is_timeout(&error) => return Err(error.into()),
             _ => return Err(SendError::NoShell),
         }
     }
-    let text = String::from_utf8_lossy(&came);
-    // What is typed comes back first.
-    let (_, text) = text.split_once("\r\n").unwrap_or_default();
+    Ok(String::from_utf8_lossy(&came).into_owned())
+}
+
+/// The shell's answer to a line.
+fn answer(line: &mut (impl Read + Write), command: &str) -> Result<String, SendError> {
+    line.write_all(format!("{command}\r").as_bytes())?;
+    let text = up_to(line, ASKS)?;
+    // What is typed comes back first. An answer to something else does not begin with it.
+    let (typed, text) = text.split_once("\r\n").unwrap_or((&text, ""));
+    if typed != command {
+        return Err(SendError::Garbled { said: typed.escape_default().to_string() });
+    }
     Ok(text.strip_suffix("> ").unwrap_or(text).trim_end().to_owned())
 }
 
@@ -193,11 +209,19 @@ fn is_timeout(error: &io::Error) -> bool {
 /// a read after a while: TCP with a timeout, for example.
 pub fn send(line: &mut (impl Read + Write), name: &str, bytes: &[u8]) -> Result<(), SendError> {
     const GIVE_UP: &[u8] = b"\x03";
-    answer(line, GIVE_UP)?;
+    line.write_all(GIVE_UP)?;
+    // What was on its way before is of no interest.
+    up_to(line, b"^C\r\n> ")?;
+    // It would hide ours.
+    let programs = answer(line, "help")?;
+    let mut programs = programs.lines().filter_map(|row| row.strip_prefix("exec "));
+    if programs.any(|row| row.split_whitespace().next() == Some(name)) {
+        return Err(SendError::BuiltIn { name: name.to_owned() });
+    }
     // Says so if there is none.
-    answer(line, format!("rm {name}\r").as_bytes())?;
+    answer(line, &format!("rm {name}"))?;
     for command in shell_lines(name, bytes) {
-        let said = answer(line, format!("{command}\r").as_bytes())?;
+        let said = answer(line, &command)?;
         if !said.is_empty() {
             return Err(SendError::Refused { said });
         }
@@ -223,8 +247,11 @@ mod tests {
                 match byte {
                     3 => self.says.extend(b"^C\r\n> "),
                     b'\r' => {
-                        let answer =
-                            if self.typed.starts_with(b"append") { self.answer } else { "" };
+                        let answer = match self.typed.split(|byte| *byte == b' ').next() {
+                            Some(b"append") => self.answer,
+                            Some(b"help") => "exec   note           append a line\r\n",
+                            _ => "",
+                        };
                         self.says.extend(format!("\r\n{answer}> ").bytes());
                         self.typed.clear();
                     }
@@ -265,6 +292,15 @@ mod tests {
         let full = send(&mut shell("the disk is full: rm removes files\r\n"), "count", &bytes);
         let said = full.expect_err("refused").to_string();
         assert_eq!(said, "the shell says: the disk is full: rm removes files");
+        let mut stale = shell("");
+        stale.says.extend(b"well\r\n> ");
+        send(&mut stale, "count", &bytes).expect("sent, after what was on its way");
+        let built_in = send(&mut shell(""), "note", &bytes).expect_err("refused").to_string();
+        assert!(built_in.contains("a program note of its own"), "{built_in}");
+        let mut garbled = shell("");
+        garbled.says.extend(b"^C\r\n> ^C\r\n> ");
+        let garbled = send(&mut garbled, "count", &bytes);
+        assert!(matches!(garbled, Err(SendError::Garbled { .. })), "{garbled:?}");
         let silent = send(&mut io::Cursor::new(Vec::new()), "count", &bytes);
         assert!(matches!(silent, Err(SendError::NoShell)));
     }

@@ -10,8 +10,10 @@ use crate::image::Masking;
 use crate::sources;
 use std::ffi::OsString;
 use std::io::Read;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
 use std::{fs, io, thread};
@@ -99,6 +101,8 @@ pub enum ToolError {
     File { path: PathBuf, cause: io::Error },
     #[error("QEMU did not start the image: {said}")]
     NotStarted { said: String },
+    #[error("port {port}: {cause}: give another")]
+    PortTaken { port: u16, cause: io::Error },
 }
 
 impl ToolError {
@@ -302,8 +306,26 @@ fn reader(stream: Option<impl Read + Send + 'static>) -> mpsc::Receiver<Vec<u8>>
     receiver
 }
 
-/// Ends with us, whatever happens.
+/// Ends when it is dropped, and with us, however we end.
 struct Guest(Child);
+
+impl Guest {
+    fn start(mut command: Command) -> io::Result<Self> {
+        let parent = process::id();
+        let end_with_parent = move || {
+            // SAFETY: prctl with this option takes one number and touches no memory.
+            let set = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // No signal comes if we have ended before.
+            match set == 0 && std::os::unix::process::parent_id() == parent {
+                true => Ok(()),
+                false => Err(io::Error::from_raw_os_error(libc::ESRCH)),
+            }
+        };
+        // SAFETY: what runs between fork and exec makes two system calls, and allocates nothing.
+        unsafe { command.pre_exec(end_with_parent) };
+        command.spawn().map(Self)
+    }
+}
 
 impl Drop for Guest {
     fn drop(&mut self) {
@@ -403,8 +425,13 @@ pub(crate) fn run_at(
             "loader,addr={address:#x},data={until_ticks:#x},data-len=8,data-be={order}"
         ));
     }
+    if let Serial::Tcp { port, .. } = serial {
+        // QEMU says that in many words. It opens the port itself, in a moment.
+        TcpListener::bind(("127.0.0.1", port))
+            .map_err(|cause| ToolError::PortTaken { port, cause })?;
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut guest = Guest(command.spawn().map_err(|cause| machine.not_run(program, cause))?);
+    let mut guest = Guest::start(command).map_err(|cause| machine.not_run(program, cause))?;
     match serial {
         Serial::Terminal { link, told } => {
             tell(&mut guest.0, || fs::read_link(link).ok(), |path| told(&path));

@@ -62,36 +62,48 @@ enum Line {
 }
 
 fn hex(text: &str) -> Option<u64> {
-    u64::from_str_radix(text, 16).ok()
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_digits.then(|| u64::from_str_radix(text, 16).ok())?
+}
+
+/// A time after the epoch, below that of which all sums have room.
+fn time(text: &str) -> Option<u64> {
+    hex(text).filter(|ticks| *ticks < 1 << 62)
+}
+
+/// A count, or an activation: the board's have 32 bits.
+fn word(text: &str, radix: u32) -> Option<u64> {
+    let is_digits = text.bytes().all(|byte| char::from(byte).is_digit(radix));
+    is_digits.then(|| u32::from_str_radix(text, radix).ok().map(u64::from))?
 }
 
 /// `None`: a word that begins as one of ours, and goes on otherwise.
 fn line(text: &str, tasks: usize) -> Option<Line> {
     let words: Vec<&str> = text.split(' ').collect();
-    let task = |text: &str| text.parse().ok().filter(|task| *task < tasks);
+    let task = |text: &str| word(text, 10).map(|task| task as usize).filter(|task| *task < tasks);
     match words.as_slice() {
         ["j", number, activation, start, begun, end] => {
             let ran = Ran {
                 task: task(number)?,
-                activation: hex(activation)?,
-                start_ticks: hex(start)?,
-                begun_ticks: hex(begun)?,
-                end_ticks: hex(end)?,
+                activation: word(activation, 16)?,
+                start_ticks: time(start)?,
+                begun_ticks: time(begun)?,
+                end_ticks: time(end)?,
             };
             let is_in_order =
                 ran.start_ticks <= ran.begun_ticks && ran.begun_ticks <= ran.end_ticks;
             is_in_order.then_some(Line::Job(ran))
         }
-        ["lost", jobs] => Some(Line::Lost(jobs.parse().ok()?)),
+        ["lost", jobs] => Some(Line::Lost(word(jobs, 10)?)),
         ["fault", why, address, job @ ..] => {
             let job = match job {
                 [] => None,
-                [number, activation] => Some((task(number)?, hex(activation)?)),
+                [number, activation] => Some((task(number)?, word(activation, 16)?)),
                 _ => return None,
             };
             Some(Line::Fault(Fault { why: (*why).to_owned(), address: hex(address)?, job }))
         }
-        ["end", at] => Some(Line::End(hex(at)?)),
+        ["end", at] => Some(Line::End(time(at)?)),
         _ => None,
     }
 }
@@ -149,10 +161,10 @@ impl Trace {
         trace
     }
 
-    /// The jobs as the simulator records its own, in units that `in_units` makes of ticks. The
-    /// tasks are those of the table, their times in ticks.
-    pub fn record(&self, tasks: &[Task], in_units: impl Fn(u64) -> u64) -> Record {
-        let mut record = Record::up_to(usize::MAX);
+    /// The first jobs, as the simulator records its own, in units that `in_units` makes of ticks.
+    /// The tasks are those of the table, their times in ticks.
+    pub fn record(&self, tasks: &[Task], most: usize, in_units: impl Fn(u64) -> u64) -> Record {
+        let mut record = Record::up_to(most);
         for ran in &self.jobs {
             let job = Job {
                 stream: ran.task as u32,
@@ -170,12 +182,16 @@ impl Trace {
         record
     }
 
+    /// Some jobs have perhaps run and are not here.
+    fn lacks_jobs(&self) -> bool {
+        matches!(self.partial, Some(Partial::Lost { .. } | Partial::Garbage { .. }))
+    }
+
     /// Jobs that the kernel has dropped. `table`: the tasks, if they are known. Only those of
     /// `late = "skip"` are dropped, and of a periodic one the last are missed, too: those due by
     /// `until_ticks`, and by the end of the trace. Without a table: activations that are left out.
     pub fn dropped(&self, table: Option<&[TableTask]>, until_ticks: u64) -> u64 {
-        // Those that were lost in the trace have perhaps run.
-        if matches!(self.partial, Some(Partial::Lost { .. } | Partial::Garbage { .. })) {
+        if self.lacks_jobs() {
             return 0;
         }
         let is_dropped = |task: usize| table.is_none_or(|table| table[task].late == Late::Skip);
@@ -185,25 +201,52 @@ impl Trace {
             let due = next.insert(ran.task, ran.activation + 1).unwrap_or(0);
             dropped += ran.activation.saturating_sub(due);
         }
-        let Some(end_ticks) = self.end_ticks else { return dropped };
-        for (number, task) in table.unwrap_or_default().iter().enumerate() {
-            let times = task.times;
-            let skipped_ticks = next.get(&number).unwrap_or(&0).saturating_mul(times.period_ticks);
-            let due_ticks = times.offset_ticks + times.deadline_ticks + skipped_ticks;
-            let is_known = task.late == Late::Skip && !task.is_sporadic;
-            let over_ticks = until_ticks.min(end_ticks).checked_sub(due_ticks);
-            if let Some(over_ticks) = over_ticks.filter(|_| is_known) {
-                dropped += over_ticks / times.period_ticks + 1;
-            }
+        let is_known = |task: &TableTask| task.late == Late::Skip;
+        dropped + self.due_without_end(table.unwrap_or_default(), until_ticks, is_known)
+    }
+
+    /// Jobs that were due by `until_ticks`, and by the end of the trace, and had not ended. Those
+    /// of `late = "skip"` count as dropped instead; when a sporadic task was to run is not known.
+    pub fn overdue(&self, table: &[TableTask], until_ticks: u64) -> u64 {
+        match self.lacks_jobs() {
+            true => 0,
+            false => self.due_without_end(table, until_ticks, |task| task.late != Late::Skip),
         }
-        dropped
+    }
+
+    /// Of these tasks, if they are periodic: jobs after the last one that ended.
+    fn due_without_end(
+        &self,
+        table: &[TableTask],
+        until_ticks: u64,
+        counts: impl Fn(&TableTask) -> bool,
+    ) -> u64 {
+        let Some(end_ticks) = self.end_ticks else { return 0 };
+        let mut next = vec![0; table.len()];
+        for ran in self.jobs.iter().filter(|ran| ran.task < table.len()) {
+            next[ran.task] = ran.activation + 1;
+        }
+        let of = |(task, next): (&TableTask, u64)| {
+            let times = task.times;
+            let first_due_ticks = times.offset_ticks.saturating_add(times.deadline_ticks);
+            let due_ticks = first_due_ticks.saturating_add(next.saturating_mul(times.period_ticks));
+            let over_ticks = until_ticks.min(end_ticks).checked_sub(due_ticks);
+            over_ticks.map_or(0, |over_ticks| over_ticks / times.period_ticks + 1)
+        };
+        let counted = table.iter().zip(next);
+        counted.filter(|(task, _)| counts(task) && !task.is_sporadic).map(of).sum()
     }
 
     /// Jobs that ended after their deadline. The tasks are those of the table.
     pub fn missed(&self, tasks: &[Task]) -> usize {
-        let is_late = |ran: &&Ran| ran.end_ticks - ran.start_ticks > tasks[ran.task].deadline_ticks;
-        self.jobs.iter().filter(is_late).count()
+        late(&self.jobs, tasks)
     }
+}
+
+/// How many of these ended after their deadline.
+pub(crate) fn late(jobs: &[Ran], tasks: &[Task]) -> usize {
+    let is_late = |ran: &&Ran| ran.end_ticks - ran.start_ticks > tasks[ran.task].deadline_ticks;
+    jobs.iter().filter(is_late).count()
 }
 
 #[cfg(test)]
@@ -238,6 +281,14 @@ mod tests {
             "lost",
             "fault trap",
             "fault trap 1 0",
+            "j +0 0 0 1 2",
+            "j 0 +0 0 1 2",
+            "j 0 0 +0 1 2",
+            "j 0 100000000 0 1 2",
+            "j 0 0 ffffffffffffe77a ffffffffffffe88c 120",
+            "end 4000000000000000",
+            "lost +1",
+            "lost 18446744073709551615",
         ];
         for text in bad {
             let trace = Trace::of(&format!("j 0 0 0 1 2\n{text}\nj 1 0 0 2 3\nend 9\n"), 3);
@@ -312,10 +363,35 @@ mod tests {
     }
 
     #[test]
+    fn jobs_that_were_due_and_have_not_ended_are_overdue() {
+        let task = |late, is_sporadic| TableTask {
+            name: "a".to_owned(),
+            times: Times { period_ticks: 10, deadline_ticks: 8, offset_ticks: 2, cost_ticks: 1 },
+            is_sporadic,
+            entry: None,
+            late,
+            most_ticks: None,
+        };
+        // Activation 1 is due at 20, the last by the end at 40.
+        let trace = Trace::of("j 0 0 0 1 3\nend 2a\n", 1);
+        for late in [Late::Finish, Late::Fault] {
+            for (until_ticks, overdue) in [(19, 0), (20, 1), (30, 2), (1000, 3)] {
+                assert_eq!(trace.overdue(&[task(late, false)], until_ticks), overdue);
+            }
+        }
+        assert_eq!(trace.overdue(&[task(Late::Skip, false)], 1000), 0);
+        assert_eq!(trace.overdue(&[task(Late::Finish, true)], 1000), 0);
+        let unended = Trace::of("j 0 0 0 1 3\n", 1);
+        assert_eq!(unended.overdue(&[task(Late::Finish, false)], 1000), 0);
+        let lost = Trace::of("lost 1\nj 0 0 0 1 3\nend 2a\n", 1);
+        assert_eq!(lost.overdue(&[task(Late::Finish, false)], 1000), 0);
+    }
+
+    #[test]
     fn a_record_has_the_deadlines_and_misses_of_the_table() {
         let tasks = [Task::new("a", 2, 10).deadline(4), Task::new("b", 2, 10)];
         let trace = Trace::of("j 0 0 0 1 3\nj 0 1 a c f\nj 1 0 0 f 11\nend 20\n", 2);
-        let record = trace.record(&tasks, |ticks| ticks * 2);
+        let record = trace.record(&tasks, 9, |ticks| ticks * 2);
         assert_eq!(trace.missed(&tasks), 2);
         assert_eq!(record.misses.len(), 2);
         assert_eq!((record.segments[0].from_ticks, record.segments[0].to_ticks), (2, 6));

@@ -20,8 +20,10 @@ fn no_raise_is_lost_doubled_or_out_of_order() {
         let begun = Instant::now();
         let output = board.run_with(&[&words], Application::Files(&files), &table, 0);
         assert!(output.console.ends_with("good\n"), "{}: {}", board.name(), output.console);
-        let [raised, masked, passed, jobs, ticks] =
-            ["raised", "masked", "passed", "jobs", "ticks"].map(|name| number(&output, name));
+        let [raised, masked, passed, jobs, kiloticks] =
+            ["raised", "masked", "passed", "jobs", "kiloticks"].map(|name| number(&output, name));
+        // The long run has more than 2^32 ticks on some boards.
+        let ticks = kiloticks << 10;
         let load = 100 * jobs * board.ticks(440) / ticks;
         println!(
             "{}: {} load {load} %, {} s of the board, {:.0} s here",
@@ -31,7 +33,7 @@ fn no_raise_is_lost_doubled_or_out_of_order() {
             begun.elapsed().as_secs_f64()
         );
         assert!(raised >= raises && masked > 100 && passed < raised / 10);
-        assert!(load >= 85 && jobs > 100);
+        assert!((85..=100).contains(&load) && jobs > 100);
     });
 }
 

@@ -243,6 +243,27 @@ fn after_a_skip_the_next_job_waits_for_its_start() {
 }
 
 #[test]
+fn what_arrives_before_the_epoch_becomes_a_job_that_starts_then() {
+    let mut edf = Edf::new(&[Task { is_sporadic: true, ..task(10, 4) }], 1000);
+    edf.arrive(0, 990);
+    edf.arrive(0, 995);
+    let mut started = Vec::new();
+    let mut now = 996;
+    while started.len() < 2 {
+        match edf.next(now) {
+            Next::Run(job) => {
+                started.push((job.start_ticks, job.deadline_ticks));
+                now += 1;
+                assert!(edf.ended(&job, now));
+            }
+            Next::Idle(Some(soonest)) => now = soonest,
+            next => panic!("{next:?}"),
+        }
+    }
+    assert_eq!(started, [(1000, 1004), (1010, 1014)]);
+}
+
+#[test]
 fn an_arrival_that_comes_too_soon_counts_a_period_after_the_one_before() {
     let mut edf = Edf::new(&[Task { is_sporadic: true, ..task(10, 4) }], 0);
     assert_eq!(edf.next(0), Next::Idle(None));

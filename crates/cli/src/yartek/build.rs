@@ -4,7 +4,7 @@
 use super::guest::of_tool;
 use super::project::Project;
 use super::{board_help, on_board};
-use crate::analyze::files::{separate, write, wrong};
+use crate::analyze::files::{write, wrong};
 use crate::exit::{NOT_PROVED, UNEXPECTED, USAGE, failure};
 use crate::output::write_bytes;
 use crate::table::table;
@@ -63,9 +63,8 @@ pub fn build(args: &Args) -> Result<u8> {
         }
         (image, _) => image,
     };
-    let inputs: Vec<PathBuf> = set.file.inputs.iter().chain(&project.sources).cloned().collect();
     let outputs = [("-o", image), ("--table", args.table.as_deref())];
-    separate(&inputs, &outputs)?;
+    project.keep(&set.file.inputs, &outputs)?;
     let (file, board) = (project.tasks.display(), &set.board.name);
     let proof = match set.doubt() {
         None => format!("np-edf: {}", set.answer()),

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek compare`: a board against the simulator.
 
-use super::drawn::{self, Drawn};
+use super::drawn::{self, Drawn, MOST_DRAWN};
 use super::guest::{self, Set, show};
 use super::project::Project;
 use super::{board_help, board_of};
-use crate::analyze::files::{print_json, separate, tasks, write};
+use crate::analyze::files::{print_json, tasks, write};
 use crate::duration::duration;
-use crate::exit::{DIFFERENT, UNEXPECTED, failure};
+use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
 use anyhow::Result;
-use asmp_analysis::{Task, TimeBase};
-use asmp_yartek::{Application, Board, Comparison, Expected, Order, Ran, Serial, Trace, expect};
+use asmp_analysis::{Late, Task, TimeBase};
+use asmp_yartek::{Application, Board, Comparison, Order, Ran, Serial, Trace, expect};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -52,29 +52,38 @@ pub struct Args {
 struct Sight<'a> {
     board: &'a Board,
     tasks: &'a [Task],
+    /// Tasks are of `late = "skip"` or `"fault"`.
+    drops: bool,
 }
 
 pub fn compare(args: &Args) -> Result<u8> {
-    let path = Project::at(&args.file)?.tasks;
-    let file = tasks(&path)?;
-    separate(&file.inputs, &[("--gantt", args.gantt.as_deref())])?;
-    let board = board_of(&file, &path, args.board.as_deref())?;
-    let set = Set::of(&guest::spinning(&file), &board, &path)?;
+    let project = Project::at(&args.file)?;
+    let path = &project.tasks;
+    let file = tasks(path)?;
+    project.keep(&file.inputs, &[("--gantt", args.gantt.as_deref())])?;
+    let board = board_of(&file, path, args.board.as_deref())?;
+    let set = Set::of(&guest::spinning(&file), &board, path)?;
     let tasks = &set.tasks;
     let expected = expect(tasks, set.ticks(args.time), board.dispatch_milli_ticks(tasks.len()))
         .map_err(|stop| file.undecided(stop))?;
+    if expected.jobs().is_empty() {
+        let what = format!("{}: no job begins within --for", path.display());
+        return Err(failure(USAGE, format!("{what}: give a longer time")));
+    }
     let dir = tempfile::tempdir().map_err(|error| failure(UNEXPECTED, error.to_string()))?;
     let image = dir.path().join("image.elf");
     guest::build(&set, &board, Application::Spin, &image)?;
     let guest = guest::run(&image, &board, expected.until_ticks, tasks.len(), Serial::Nowhere)?;
     let found = expected.compare(tasks, &guest.trace);
-    let sight = Sight { board: &board, tasks };
+    let drops = set.table.tasks.iter().any(|task| task.late != Late::Finish);
+    let sight = Sight { board: &board, tasks, drops };
     if args.json {
         print_json(sight.json(&found), TimeBase::NANOSECONDS)?;
     } else {
         println!("{}", sight.text(&found));
     }
-    draw(args, &board, tasks, &expected, &guest.trace)?;
+    let jobs = guest.trace.jobs.iter().take(expected.jobs().len());
+    draw(args, &sight, expected.jobs().to_vec(), jobs.copied().collect())?;
     match guest.trouble {
         Some(trouble) => Err(guest::failed(&trouble)),
         None if found.is_equal() && found.missed == 0 => Ok(0),
@@ -83,19 +92,14 @@ pub fn compare(args: &Args) -> Result<u8> {
 }
 
 /// Writes the picture that was asked for.
-fn draw(
-    args: &Args,
-    board: &Board,
-    tasks: &[Task],
-    expected: &Expected,
-    trace: &Trace,
-) -> Result<()> {
+fn draw(args: &Args, sight: &Sight, simulator: Vec<Ran>, guest: Vec<Ran>) -> Result<()> {
     let Some(path) = &args.gantt else { return Ok(()) };
-    let simulator = Trace { jobs: expected.jobs().to_vec(), ..Trace::default() };
-    let [simulator, guest] =
-        [&simulator, trace].map(|trace| Drawn::of(board, Some(tasks), trace, &args.file));
-    let title = format!("yartek on {}", board.name);
-    let both = [("simulator", &simulator?), (&title, &guest?)];
+    let of = |jobs| {
+        let trace = Trace { jobs, ..Trace::default() };
+        Drawn::of(sight.board, Some(sight.tasks), &trace, MOST_DRAWN, &args.file)
+    };
+    let title = format!("yartek on {}", sight.board.name);
+    let both = [("simulator", &of(simulator)?), (&*title, &of(guest)?)];
     write(path, &drawn::svg(&both, args.time))
 }
 
@@ -142,7 +146,11 @@ impl Sight<'_> {
             Some(format!("{job} began {late} after the simulator's, over its bound of {bound}"))
         });
         if let Some(why) = why {
-            return format!("different after {same}, {missed}\n{why}");
+            let of_late = match self.drops {
+                true => "\nthe simulator plays no late = \"skip\" or \"fault\": it drops no job",
+                false => "",
+            };
+            return format!("different after {same}, {missed}\n{why}{of_late}");
         }
         let latest = found.latest.map_or(String::new(), |latest| {
             let (late, bound) = (show(latest.late_ticks), show(latest.bound_ticks));

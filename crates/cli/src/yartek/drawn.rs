@@ -12,6 +12,9 @@ use std::time::Duration;
 /// No deadline is known of the tasks of an image.
 const NEVER_TICKS: u64 = 1 << 60;
 
+/// A picture of more is too large to look at.
+pub const MOST_DRAWN: usize = 20_000;
+
 /// A schedule, with the names of its tasks.
 pub struct Drawn {
     pub run: Run,
@@ -19,20 +22,26 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Without `tasks`, which are those of an image: these have numbers, and no deadlines. Errors:
-    /// `file` has no task.
-    pub fn of(board: &Board, tasks: Option<&[Task]>, trace: &Trace, file: &Path) -> Result<Self> {
+    /// The first jobs. Without `tasks`, which are those of an image: these have numbers, and no
+    /// deadlines. Errors: `file` has no task.
+    pub fn of(
+        board: &Board,
+        tasks: Option<&[Task]>,
+        trace: &Trace,
+        most: usize,
+        file: &Path,
+    ) -> Result<Self> {
         let ns = |ticks| board.rate().ns_up(ticks).unwrap_or(u64::MAX);
         let count = trace.jobs.iter().map(|job| job.task + 1).max().unwrap_or(0);
         let number = |number| Task::new(format!("task {number}"), 1, NEVER_TICKS);
         let numbered: Vec<Task> = (0..count).map(number).collect();
         let tasks = tasks.unwrap_or(&numbered);
         // For names alone: nothing is simulated.
-        let named = |task: &Task| Task::new(task.name.clone(), 1, ns(task.period_ticks));
+        let named = |task: &Task| Task::new(task.name.clone(), 1, 2);
         let named: Vec<Task> = tasks.iter().map(named).collect();
         let simulation = Simulation::new(&named, Policy::NpEdf, Releases::Together);
         let run = Run::prepare(&simulation).map_err(|_| wrong(file, "has no job to draw"))?;
-        Ok(Self { run, record: trace.record(tasks, ns) })
+        Ok(Self { run, record: trace.record(tasks, most, ns) })
     }
 }
 

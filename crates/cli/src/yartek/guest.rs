@@ -2,7 +2,7 @@
 //! A task set on a board in QEMU.
 
 use crate::analyze::files::TaskFile;
-use crate::exit::{BAD_FILE, BAD_GUEST, NO_TOOL, NOT_ON_BOARD, USAGE, failure};
+use crate::exit::{BAD_FILE, BAD_GUEST, NO_PORT, NO_TOOL, NOT_ON_BOARD, USAGE, failure};
 use anyhow::Result;
 use asmp_analysis::{Arrival, Task, TimeBase, Workload};
 use asmp_yartek::{Application, Board, Ending, Partial, Serial, Table, ToolError, Trace};
@@ -68,6 +68,7 @@ pub fn of_tool(error: &ToolError) -> anyhow::Error {
     let code = match error {
         ToolError::File { .. } | ToolError::NoImage { .. } => BAD_FILE,
         ToolError::NotStarted { .. } => BAD_GUEST,
+        ToolError::PortTaken { .. } => NO_PORT,
         ToolError::Missing { .. }
         | ToolError::TooOld { .. }
         | ToolError::Refused { .. }
@@ -111,7 +112,10 @@ fn trouble(trace: &Trace, ending: Ending, wall: Duration) -> Option<String> {
     if let Some(fault) = &trace.fault {
         let what = match &*fault.why {
             "trap" => format!("the processor refused the instruction at {:#x}", fault.address),
-            "stack" => format!("a stack is used up: it ends at {:#x}", fault.address),
+            "stack" => format!(
+                "a stack is used up, a thread's or the main one: it ends at {:#x}; give it more",
+                fault.address
+            ),
             "too-long" => "a job held the CPU for longer than its `most`".to_owned(),
             "not-begun" => "a deadline was over, and its job had not begun".to_owned(),
             "not-ended" => "a deadline was over, and its job had not ended".to_owned(),
@@ -122,8 +126,13 @@ fn trouble(trace: &Trace, ending: Ending, wall: Duration) -> Option<String> {
         });
         return Some(format!("{what}{place}"));
     }
-    let hung =
-        || format!("it had not ended after {} s: it hangs, or asks too much", wall.as_secs());
+    let hung = || {
+        format!(
+            "it had not ended after {} s: it hangs, or its tasks leave no time to the background, \
+             which prints the trace",
+            wall.as_secs()
+        )
+    };
     match (&trace.partial, ending) {
         (Some(Partial::EndsEarly), Ending::Ended) => Some(hung()),
         (Some(partial), _) => Some(partial.to_string()),

@@ -48,7 +48,7 @@ pub fn new(args: &Args) -> Result<u8> {
     }
     let unmade = |error: io::Error| wrong(&dir, &format!("cannot be made: {error}"));
     if !is_free(&dir).map_err(unmade)? {
-        return Err(wrong(&dir, "is there, and no empty directory: name another"));
+        return Err(wrong(&dir, "exists, and is not an empty directory: name another"));
     }
     make(&dir, parent, &files).map_err(unmade)?;
     let shown = dir.to_string_lossy();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! What a subcommand is given: a file alone, or a directory with a task set and its application.
 
-use crate::analyze::files::wrong;
+use crate::analyze::files::{separate, wrong};
 use anyhow::Result;
 use asmp_yartek::Application;
 use std::ffi::OsStr;
@@ -13,6 +13,7 @@ pub struct Project {
     pub tasks: PathBuf,
     /// C files of the application.
     pub sources: Vec<PathBuf>,
+    headers: Vec<PathBuf>,
     /// `None`: a file alone.
     dir: Option<PathBuf>,
 }
@@ -25,7 +26,8 @@ impl Project {
     /// Errors: a directory that cannot be read, or has not one task set.
     pub fn at(path: &Path) -> Result<Self> {
         if !path.is_dir() {
-            return Ok(Self { tasks: path.to_owned(), sources: vec![], dir: None });
+            let tasks = path.to_owned();
+            return Ok(Self { tasks, sources: vec![], headers: vec![], dir: None });
         }
         let unreadable = |error: std::io::Error| wrong(path, &error.to_string());
         let entries = fs::read_dir(path).map_err(unreadable)?;
@@ -41,14 +43,24 @@ impl Project {
             files.cloned().collect::<Vec<_>>()
         };
         match with("toml").as_slice() {
-            [tasks] => {
-                Ok(Self { tasks: tasks.clone(), sources: with("c"), dir: Some(path.to_owned()) })
-            }
+            [tasks] => Ok(Self {
+                tasks: tasks.clone(),
+                sources: with("c"),
+                headers: with("h"),
+                dir: Some(path.to_owned()),
+            }),
+            [] => Err(wrong(path, "has no task set, *.toml: asmp yartek new makes a project")),
             several => {
                 let what = format!("has {} task sets, *.toml", several.len());
                 Err(wrong(path, &format!("{what}: name one, or keep one")))
             }
         }
+    }
+
+    /// Errors: an option would write over one of these files, or of the project's.
+    pub fn keep(&self, files: &[PathBuf], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
+        let files = files.iter().chain(&self.sources).chain(&self.headers);
+        separate(&files.cloned().collect::<Vec<_>>(), outputs)
     }
 
     /// What runs on the kernel. Errors: a directory without any.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 OR MIT
 //! `asmp yartek run`: a task set or an image on a board in QEMU.
 
-use super::drawn::{self, Drawn};
+use super::drawn::{self, Drawn, MOST_DRAWN};
 use super::guest::{self, Set};
 use super::project::Project;
 use super::{board_help, board_of, tcp_port};
@@ -23,7 +23,8 @@ pub struct Args {
     ///
     /// `asmp help analysis` describes the file. Of a file alone, each task keeps the CPU for its
     /// cost, and sporadic ones come as often as they may. A directory has one task set, *.toml, and
-    /// the application, *.c. Example: asmp yartek run robot.toml --board mcf5208evb
+    /// the application, *.c. Of an image, tasks have numbers, and no deadline is known. Example:
+    /// asmp yartek run robot.toml --board mcf5208evb
     #[arg(value_name = "tasks.toml|IMAGE|DIR")]
     file: PathBuf,
     /// The board [default: the one that the file names, or that the image is for]
@@ -94,7 +95,7 @@ pub fn run(args: &Args) -> Result<u8> {
         None => {
             let file = tasks(&project.tasks)?;
             let board = board_of(&file, &project.tasks, args.board.as_deref())?;
-            separate(&file.inputs, &outputs)?;
+            project.keep(&file.inputs, &outputs)?;
             let image = dir.path().join("image.elf");
             let application = project.application()?;
             let workload = match application {
@@ -131,7 +132,9 @@ pub fn run(args: &Args) -> Result<u8> {
     trace.jobs.retain(|job| job.begun_ticks < until_ticks);
     trace.lines.iter().for_each(|line| println!("{line}"));
     draw(args, &board, tasks, trace)?;
-    let missed = tasks.map(|tasks| trace.missed(tasks));
+    let missed = set
+        .as_ref()
+        .map(|set| trace.missed(&set.tasks) as u64 + trace.overdue(&set.table.tasks, until_ticks));
     // Then it was perhaps this machine that was late.
     let of_here = args.serial.map_or("", |_| " in this machine's time");
     let misses =
@@ -171,16 +174,14 @@ fn of_image(path: &Path) -> Result<Option<Board>> {
 
 /// Writes what was asked for.
 fn draw(args: &Args, board: &Board, tasks: Option<&[Task]>, trace: &Trace) -> Result<()> {
-    if args.trace.is_none() && args.gantt.is_none() {
-        return Ok(());
-    }
-    let ran = Drawn::of(board, tasks, trace, &args.file)?;
+    let first = |most| Drawn::of(board, tasks, trace, most, &args.file);
     if let Some(path) = &args.trace {
+        let ran = first(usize::MAX)?;
         write(path, &perfetto_trace(&ran.run, &ran.record, TimeBase::NANOSECONDS))?;
     }
     if let Some(path) = &args.gantt {
         let title = format!("yartek on {}", board.name);
-        write(path, &drawn::svg(&[(&title, &ran)], args.time))?;
+        write(path, &drawn::svg(&[(&title, &first(MOST_DRAWN)?)], args.time))?;
     }
     Ok(())
 }
