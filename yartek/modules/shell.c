@@ -491,10 +491,12 @@ static bool read_line(char line[LINE])
 			is_long = false;
 			yk_shell_text("\b \b");
 		} else if (byte >= ' ' && byte < DELETE) {
-			if (count < LINE - 1)
+			if (count < LINE - 1) {
 				line[count++] = (char)byte;
-			else
-				byte = BELL, is_long = true;
+			} else {
+				is_long = true;
+				byte = BELL;
+			}
 			yk_shell_byte((char)byte);
 		}
 	}
