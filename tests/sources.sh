@@ -55,7 +55,8 @@ hash_of() {
 if [ "${1:-}" = --record ]; then
     shift
     for part; do
-        echo "$part $(hash_of "$part")"
+        hash=$(hash_of "$part")
+        echo "$part $hash"
     done >.ci/green
 else
     hash_of "$1"

@@ -131,7 +131,7 @@ enum yk_next {
 
 /*
  * Sets up `count` tasks, YK_MAX_TASKS at most, each with its first start at `epoch` + offset.
- * Arrivals from before the call are forgotten. Those before `epoch` become jobs that start then.
+ * Arrivals from before the call are forgotten. One before `epoch` becomes a job that starts at it.
  */
 void yk_edf_begin(struct yk_edf *edf, const struct yk_task_def *defs, struct yk_task *tasks,
 		  uint32_t count, yk_ticks epoch);

@@ -238,7 +238,7 @@ static void cat(const struct yk_shell *shell, char *const words[])
 	char byte;
 
 	if (!shell->disk || yk_disk_open(shell->disk, words[1], YK_DISK_OLD, &handle) != YK_DISK_OK) {
-		say("no such file, or files are in use: ls lists them");
+		say("no such file, or too many are open: ls lists the files");
 		return;
 	}
 	while (yk_disk_read(shell->disk, handle, &byte, 1, &done) == YK_DISK_OK && done) {
@@ -252,7 +252,7 @@ static void cat(const struct yk_shell *shell, char *const words[])
 static void rm(const struct yk_shell *shell, char *const words[])
 {
 	if (!shell->disk || yk_disk_unlink(shell->disk, words[1]) != YK_DISK_OK)
-		say("no such file, or files are in use: ls lists them");
+		say("no such file, or it is open: ls lists the files");
 }
 
 /* 0 to 15. Else: it is no digit. */
@@ -284,12 +284,12 @@ static void append(const struct yk_shell *shell, char *const words[])
 	char byte;
 
 	if (count == LINE) {
-		say("bytes are pairs of 0-9 and a-f");
+		say("bytes are pairs of the digits 0-9 and a-f");
 		return;
 	}
 	if (!shell->disk ||
 	    yk_disk_open(shell->disk, words[1], YK_DISK_MAKE, &handle) != YK_DISK_OK) {
-		say("not written: a name too long, or too many files");
+		say("not written: the name is too long, or there are too many files");
 		return;
 	}
 	while (yk_disk_read(shell->disk, handle, &byte, 1, &done) == YK_DISK_OK && done)
@@ -307,7 +307,7 @@ static void begin(const struct yk_shell *shell, const char *name, void (*run)(vo
 	for (uint32_t n = 0; n < shell->places_count; n++, place++)
 		if (yk_thread_begin(&place->thread, name, run, argument, place->stack, place->words))
 			return;
-	say("no place is free: kill a program");
+	say("no place is free: kill a program, or let it end");
 }
 
 /* The program of that name that runs. NULL: there is none. */
@@ -377,15 +377,15 @@ static const struct command {
 	void (*run)(const struct yk_shell *shell, char *const words[]);
 } commands[] = {
 	{ "help", "", 0, "this list", help },
-	{ "stat", "", 0, "jobs and interrupts; times in ticks", stat },
-	{ "ps", "", 0, "threads, stacks in words", ps },
-	{ "mem", "", 0, "free memory", mem },
+	{ "stat", "", 0, "jobs and interrupts so far, longest times in ticks", stat },
+	{ "ps", "", 0, "threads; their stacks in words", ps },
+	{ "mem", "", 0, "memory that is free", mem },
 	{ "ls", "", 0, "files, and their bytes", ls },
 	{ "cat", "FILE", 1, "print a file", cat },
-	{ "append", "FILE BYTES", 2, "append, as 0a1b2c", append },
+	{ "append", "FILE BYTES", 2, "append bytes to a file, as 0a1b2c", append },
 	{ "rm", "FILE", 1, "remove a file", rm },
 	{ "exec", "PROGRAM", 1, "begin a program", exec },
-	{ "kill", "PROGRAM", 1, "end a program", kill },
+	{ "kill", "PROGRAM", 1, "end a program that runs", kill },
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
@@ -479,7 +479,7 @@ static bool read_line(char line[LINE])
 			end();
 			line[count] = '\0';
 			if (is_long)
-				say("too long");
+				say("the line is too long");
 			return !is_long;
 		}
 		if (byte == GIVE_UP) {

@@ -7,7 +7,7 @@
 
 /* What the stack has where it was never used. */
 #define UNUSED 0x5eed5eed
-/* Below the frame of yk_stack_watch(): what it keeps there is not its caller's to know. */
+/* Not marked below the frame of yk_stack_watch(): the function itself may use it. */
 enum { BELOW_WORDS = 16 };
 
 static uint32_t *lowest;

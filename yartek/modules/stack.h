@@ -10,20 +10,20 @@
 #include <stdint.h>
 
 /*
- * The main stack is to have so many bytes. If there are fewer above the variables, it has these. To
- * be called once, by main(), before yk_run().
+ * Sets how many bytes the main stack may use: at most all that lie above the variables. Call it
+ * once, in main(), before yk_run().
  */
 void yk_stack_watch(uint32_t bytes);
 /*
- * Calls yk_fault(YK_WHY_STACK, NULL, address), once, if the lowest word of these bytes was written;
- * the address is its own. A function that leaves it unwritten, in a large array, is not seen. To be
- * called by the background alone, or by yk_ended() alone.
+ * If the lowest word of these bytes was written, calls yk_fault(YK_WHY_STACK, NULL, address) once,
+ * with the address of that word. A large array that leaves the word unwritten is not noticed. Call
+ * it from the background or from yk_ended(), not from both.
  */
 void yk_stack_look(void);
 bool yk_stack_is_watched(void);
 /*
- * How many of these bytes were never written: from the lowest up to the first that was. To be
- * called after yk_stack_watch().
+ * How many of these bytes were never written: from the lowest up to the first that was. Call it
+ * after yk_stack_watch().
  */
 uint32_t yk_stack_unused(void);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /* Jobs that use more and more of the main stack. Prints what of it was seen. */
-#include "console.h"
+#include "dig.h"
 #include "port.h"
 #include "stack.h"
 
@@ -8,21 +8,6 @@ enum { BYTES = 2048, SHALLOW = 8, DEEP = BYTES / 32 };
 
 static uint32_t faults, asked = SHALLOW, kept[4] = { 1, 2, 3, 4 };
 static volatile uint32_t done;
-
-static void say(const char *what, uint32_t number)
-{
-	yk_console_text(what);
-	yk_console_byte(' ');
-	yk_console_decimal(number);
-	yk_console_byte('\n');
-}
-
-static uint32_t dig(uint32_t depth)
-{
-	volatile uint32_t words[8] = { depth };
-
-	return depth ? dig(depth - 1) + words[0] : 0;
-}
 
 void work(const struct yk_job *job);
 void work(const struct yk_job *job)

@@ -3,7 +3,7 @@
  * Threads of the background: they wait for each other, sleep, are suspended and killed, and one
  * overflows its stack, while jobs interrupt them. Prints what came of it. SLEEP: ticks.
  */
-#include "console.h"
+#include "dig.h"
 #include "port.h"
 #include "thread.h"
 
@@ -48,21 +48,6 @@ static void consume(void *items)
 		sum += item;
 		has_item = false;
 	} while (item < *(uint32_t *)items);
-}
-
-static void say(const char *what, uint32_t number)
-{
-	yk_console_text(what);
-	yk_console_byte(' ');
-	yk_console_decimal(number);
-	yk_console_byte('\n');
-}
-
-static uint32_t dig(uint32_t depth)
-{
-	volatile uint32_t words[8] = { depth };
-
-	return depth ? dig(depth - 1) + words[0] : 0;
 }
 
 static void overflow(void *unused)

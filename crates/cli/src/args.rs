@@ -291,8 +291,8 @@ pub enum Change {
     /// Change who may use the CPUs of a partition
     ///
     /// Its tasks keep running. `shared` loads the scheduler that guards shared CPUs, and confines
-    /// other real-time tasks to system CPUs. The classes of tasks (`asmp class`) are lost when no
-    /// partition is shared any more.
+    /// other real-time tasks to system CPUs. The classes of tasks (`asmp class`) are lost once the
+    /// last shared partition has ended or changed its mode.
     #[command(after_long_help = examples::MODE)]
     Mode {
         /// The partition

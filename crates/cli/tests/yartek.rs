@@ -249,7 +249,7 @@ fn a_directory_has_a_task_set_and_its_application() {
     assert!(said(&output).contains("blink"), "{output:?}");
 }
 
-/// Keeps its traces, blinks, and goes on after a fault.
+/// Traces its jobs, and goes on after a fault.
 const BEARS_FAULTS: &str = "#include \"trace.h\"\n\
     void slow(const struct yk_job *job);\n\
     void slow(const struct yk_job *job)\n\
@@ -286,6 +286,8 @@ fn jobs_that_never_ran_after_a_fault_have_missed_their_deadlines() {
                 asmp(&[&["yartek", verb, at, "--board", &board.name][..], &option].concat());
             assert_eq!(refused.status.code(), Some(2), "{verb} {file:?}: {refused:?}");
         }
+        let build = ["yartek", "build", at, "--board", &board.name, "-o", file.to_str().unwrap()];
+        assert_eq!(asmp(&build).status.code(), Some(2), "{file:?}");
     }
     assert_eq!(fs::read_to_string(main).unwrap(), BEARS_FAULTS);
 }

@@ -182,7 +182,7 @@ impl Trace {
         record
     }
 
-    /// Some jobs have perhaps run and are not here.
+    /// The trace may lack jobs that ran.
     fn lacks_jobs(&self) -> bool {
         matches!(self.partial, Some(Partial::Lost { .. } | Partial::Garbage { .. }))
     }
@@ -336,16 +336,19 @@ mod tests {
         assert!(matches!(trace.partial, Some(Partial::Garbage { line: 1, .. })));
     }
 
-    #[test]
-    fn dropped_jobs_are_those_that_are_left_out_and_the_last_that_are_due() {
-        let task = |late, is_sporadic| TableTask {
+    fn task(late: Late, is_sporadic: bool) -> TableTask {
+        TableTask {
             name: "a".to_owned(),
             times: Times { period_ticks: 10, deadline_ticks: 8, offset_ticks: 2, cost_ticks: 1 },
             is_sporadic,
             entry: None,
             late,
             most_ticks: None,
-        };
+        }
+    }
+
+    #[test]
+    fn dropped_jobs_are_those_that_are_left_out_and_the_last_that_are_due() {
         // Activations 0, 2, 4 and 7.
         let trace = Trace::of("j 0 2 0 1 3\nj 0 4 0 5 6\nj 0 7 48 49 4a\nend 63\n", 1);
         assert_eq!(trace.dropped(None, 1000), 2 + 1 + 2);
@@ -364,14 +367,6 @@ mod tests {
 
     #[test]
     fn jobs_that_were_due_and_have_not_ended_are_overdue() {
-        let task = |late, is_sporadic| TableTask {
-            name: "a".to_owned(),
-            times: Times { period_ticks: 10, deadline_ticks: 8, offset_ticks: 2, cost_ticks: 1 },
-            is_sporadic,
-            entry: None,
-            late,
-            most_ticks: None,
-        };
         // Activation 1 is due at 20, the last by the end at 40.
         let trace = Trace::of("j 0 0 0 1 3\nend 2a\n", 1);
         for late in [Late::Finish, Late::Fault] {
@@ -396,5 +391,7 @@ mod tests {
         assert_eq!(record.misses.len(), 2);
         assert_eq!((record.segments[0].from_ticks, record.segments[0].to_ticks), (2, 6));
         assert_eq!(record.deadlines[1].at_ticks, 28);
+        let cut = trace.record(&tasks, 1, |ticks| ticks);
+        assert_eq!((cut.segments.len(), cut.is_cut, record.is_cut), (1, true, false));
     }
 }

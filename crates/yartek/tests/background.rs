@@ -230,7 +230,7 @@ fn an_unprepared_person_finds_the_way_in_the_shell() {
             assert!(ask("kill note").starts_with("no such program runs"));
             // Backspace, and a line that is too long.
             assert!(ask("mex\x08m").contains("3008 bytes"));
-            assert_eq!(ask(&"x".repeat(120)), "too long\n");
+            assert_eq!(ask(&"x".repeat(120)), "the line is too long\n");
             assert!(ask(&("y".repeat(99))).ends_with("y: no such command: help lists them\n"));
             // Keys that are no characters: a cursor key, Delete, Esc alone and before a word.
             for keys in ["\x1b[A", "\x1bOB", "\x1b[3~", "\x1b[1;5C", "\x1b", "\x1b\x1b[A"] {
@@ -323,7 +323,7 @@ fn a_program_runs_from_the_disk_and_one_that_is_damaged_or_of_another_image_does
     });
 }
 
-const BYTES_ARE: &str = "bytes are pairs of 0-9 and a-f\n";
+const BYTES_ARE: &str = "bytes are pairs of the digits 0-9 and a-f\n";
 
 #[test]
 fn the_robot_sends_its_map_while_it_drives_and_misses_no_deadline() {

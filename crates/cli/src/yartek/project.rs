@@ -57,7 +57,7 @@ impl Project {
         }
     }
 
-    /// Errors: an option would write over one of these files, or of the project's.
+    /// Errors: an option names one of these files as its output, or a file of the project.
     pub fn keep(&self, files: &[PathBuf], outputs: &[(&str, Option<&Path>)]) -> Result<()> {
         let files = files.iter().chain(&self.sources).chain(&self.headers);
         separate(&files.cloned().collect::<Vec<_>>(), outputs)
