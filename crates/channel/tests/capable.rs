@@ -45,7 +45,10 @@ impl Place {
     /// A copy of this program that any user may start.
     fn copy(&self, name: &str) -> PathBuf {
         let program = self.0.path().join(name);
-        std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+        // Another process writes it, so that no fork of this one has it open as it is executed.
+        let mut copy = Command::new("cp");
+        copy.arg(std::env::current_exe().unwrap()).arg(&program);
+        assert!(copy.status().unwrap().success());
         std::fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
         program
     }

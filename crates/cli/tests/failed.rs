@@ -118,8 +118,11 @@ fn a_run_says_by_which_program_its_load_was_made() {
 fn what_is_not_held_off_the_probe_is_said_as_a_measurement_starts() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // The user can reach this copy, not the directory that it was built in.
-    fs::copy(env!("CARGO_BIN_EXE_asmp"), dir.path().join("asmp")).unwrap();
+    // The user can reach this copy, not the directory that it was built in. Another process writes
+    // it, as above.
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_asmp")).arg(dir.path().join("asmp"));
+    assert!(copy.status().unwrap().success());
     let mut command = Command::new("sh");
     let line = format!("ulimit -l 64; exec ./asmp {LATENCY} -o mine");
     command.current_dir(dir.path()).args(["-c", &line]);

@@ -25,8 +25,11 @@ fn asmp(dir: &Path, line: &str) -> Output {
 fn latency_of_a_task_as_it_is_needs_no_root_and_no_cgroup_v2() {
     let dir = tempfile::tempdir().unwrap();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    // The user can reach this copy, not the directory that it was built in.
-    fs::copy(env!("CARGO_BIN_EXE_asmp"), dir.path().join("asmp")).unwrap();
+    // The user can reach this copy, not the directory that it was built in. Another process writes
+    // it, so that no fork of this one has it open as it is executed.
+    let mut copy = Command::new("cp");
+    copy.arg(env!("CARGO_BIN_EXE_asmp")).arg(dir.path().join("asmp"));
+    assert!(copy.status().unwrap().success());
     let series = "measure latency --cpu 0 --samples 50 --load idle --quiet";
     let output = asmp(dir.path(), &format!("{series} --kinds normal -o free"));
     let said = String::from_utf8_lossy(&output.stderr);

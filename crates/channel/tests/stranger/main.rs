@@ -91,7 +91,10 @@ impl Program {
         }
         let copy = |name: &str, mode| {
             let path = dir.path().join(name);
-            std::fs::copy(std::env::current_exe().unwrap(), &path).unwrap();
+            // Another process writes it, so that no fork of this one has it open as it is executed.
+            let mut copy = Command::new("cp");
+            copy.arg(std::env::current_exe().unwrap()).arg(&path);
+            assert!(copy.status().unwrap().success());
             std::fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             path
         };
