@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 const KERNEL: &str = "../../yartek";
-/// What is for tests alone. Of `test` the directories of boards are inside, for `bench`.
+/// What is for tests alone. Of `test` the directories of boards are inside, for `bench`. A process
+/// is no board.
 const PROOF: &str = "proof";
 const TEST: &str = "test";
+const HOST: &str = "host";
 
 fn main() -> io::Result<()> {
     println!("cargo:rerun-if-changed={KERNEL}");
@@ -29,7 +31,8 @@ fn list_sources() -> io::Result<()> {
             below(&entry.path(), &mut files)?;
         }
     }
-    files.retain(|file| file.parent() != Some(root.join(TEST).as_path()));
+    let is_inside = |dir: &Path| dir != root.join(TEST) && !dir.ends_with(HOST);
+    files.retain(|file| file.parent().is_some_and(is_inside));
     files.sort();
     let mut list = "&[\n".to_owned();
     for file in files {

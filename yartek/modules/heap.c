@@ -15,10 +15,12 @@ void yk_heap_begin(struct yk_heap *heap, struct yk_unit *units, uint32_t count)
 	units[0] = (struct yk_unit){ .units = count };
 }
 
+enum { UNIT = sizeof(struct yk_unit) };
+
 /* So many bytes and the head. */
 static uint32_t units_of(uint32_t bytes)
 {
-	return 1 + bytes / sizeof(struct yk_unit) + (bytes % sizeof(struct yk_unit) != 0);
+	return 1 + bytes / UNIT + (bytes % UNIT != 0);
 }
 
 void *yk_heap_alloc(struct yk_heap *heap, uint32_t bytes)

@@ -8,6 +8,7 @@ pub mod place;
 mod report;
 
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
+use crate::output::svg_file;
 use anyhow::Result;
 use asmp_analysis::deadline::Admission;
 use asmp_analysis::{
@@ -58,7 +59,7 @@ pub struct Args {
     ///
     /// For one policy other than deadline. An accepted set is drawn with what is worst for its
     /// tightest task. If the file cannot be written, the old one stays. Example: --gantt worst.svg
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = svg_file())]
     gantt: Option<PathBuf>,
 }
 

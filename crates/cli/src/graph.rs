@@ -3,6 +3,7 @@
 
 use crate::analyze::files::{print_json, read, separate, write, wrong};
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED};
+use crate::output::svg_file;
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::TimeBase;
@@ -30,7 +31,7 @@ pub struct Args {
     /// Draw the graph as an SVG, also if the answer is no
     ///
     /// The graph is drawn even if it is refused. Example: --svg flow.svg
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = svg_file())]
     svg: Option<PathBuf>,
     /// Write the graph for Graphviz, also if the answer is no
     ///

@@ -6,6 +6,7 @@
 use crate::file::wrong;
 use anyhow::Result;
 use asmp_host::store::replace_file;
+use clap::builder::{PathBufValueParser, TypedValueParser};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -33,6 +34,20 @@ pub fn write_bytes(path: &Path, bytes: &[u8]) -> Result<()> {
     };
     written.map_err(|error| wrong(path, &format!("cannot be written: {error}")))
 }
+
+/// The name of a drawing, as an option's `value_parser`. We draw SVG: a name that says otherwise is
+/// refused, before anything is computed.
+pub fn svg_file() -> impl TypedValueParser<Value = PathBuf> {
+    PathBufValueParser::new().try_map(|path| match path.extension() {
+        Some(end) if OTHER_PICTURES.iter().any(|other| end.eq_ignore_ascii_case(other)) => {
+            let svg = path.with_extension("svg");
+            Err(format!("asmp draws SVG: write {}, and convert it (rsvg-convert)", svg.display()))
+        }
+        _ => Ok(path),
+    })
+}
+
+const OTHER_PICTURES: [&str; 8] = ["png", "jpg", "jpeg", "gif", "webp", "bmp", "pdf", "eps"];
 
 #[derive(Debug, PartialEq, Eq)]
 enum Target {

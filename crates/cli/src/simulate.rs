@@ -7,6 +7,7 @@ use crate::analyze::files::{
     TaskFile, in_ns, in_ticks, print_json, read_output, separate, tasks, write, wrong,
 };
 use crate::exit::{NOT_SCHEDULABLE, UNDECIDED, USAGE, failure};
+use crate::output::svg_file;
 use crate::table::table;
 use anyhow::Result;
 use asmp_analysis::simulate::{
@@ -103,7 +104,7 @@ pub struct Args {
     ///
     /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
     /// out.svg
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = svg_file())]
     gantt: Option<PathBuf>,
     /// Print JSON
     ///

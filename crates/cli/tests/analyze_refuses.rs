@@ -255,6 +255,31 @@ fn an_output_replaces_neither_an_input_nor_another_output() {
     assert_eq!(said(&[&simulate[..], &null].concat()).0, 0);
 }
 
+#[test]
+fn a_drawing_is_not_named_as_what_it_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let file = at("f.toml");
+    tasks_in(&file, &[("x", 3, 10, "")]);
+    for name in ["out.png", "out.PDF"] {
+        let picture = at(name);
+        for words in [
+            vec!["analyze", &file, "--policy", "edf", "--gantt", &picture],
+            vec!["simulate", &file, "--policy", "edf", "--gantt", &picture],
+            vec!["analyze", "graph", &file, "--svg", &picture],
+            vec!["yartek", "run", &file, "--board", "mps2-an385", "--gantt", &picture],
+            vec!["yartek", "compare", &file, "--board", "mps2-an385", "--gantt", &picture],
+            vec!["yartek", "map", &file, "-o", &picture],
+        ] {
+            let (exit, said) = said(&words);
+            let cure = format!("write {}", at("out.svg"));
+            assert!(exit == 2 && said.contains(&cure), "{words:?}: {exit} {said}");
+        }
+    }
+    let svg = at("out.svg");
+    assert_eq!(said(&["analyze", &file, "--policy", "edf", "--gantt", &svg]).0, 0);
+}
+
 /// The words after `seen by:`, without the name of the program.
 fn seen_by(output: &str) -> Vec<String> {
     let line = output.lines().find_map(|line| line.strip_prefix("seen by: asmp "));

@@ -165,6 +165,24 @@ fn the_guide_begins_with_what_a_new_project_prints() {
 }
 
 #[test]
+fn the_guides_commands_make_a_process_of_a_project() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let kernel = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../yartek");
+    symlink(kernel, dir.path().join("yartek")).expect("a link");
+    done(&shell(dir.path(), "asmp yartek new rover --board mps2-an385"));
+    let guide = include_str!("../../../docs/guide/yartek.md");
+    let section = &guide[guide.find("\n## 8. ").expect("section 8")..];
+    let commands = section.split("```").nth(1).and_then(|block| block.strip_prefix("sh\n"));
+    let output = shell(dir.path(), &format!("set -e\n{}", commands.expect("a block of commands")));
+    let console = text(&output.stderr);
+    assert!(output.status.success(), "{console}");
+    // A second of the board's clock, 25 MHz: 101 activations of the first task, of 10 ms.
+    assert!(console.lines().any(|line| line.starts_with("j 0 64 ")), "{console}");
+    let last = console.lines().last().expect("a line");
+    assert!(last.starts_with("end 17d78"), "{last}");
+}
+
+#[test]
 fn the_commands_that_it_prints_are_words_for_a_shell() {
     let dir = tempfile::tempdir().expect("a directory");
     for parent in ["my robot's", "-x"] {

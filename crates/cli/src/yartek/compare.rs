@@ -8,6 +8,7 @@ use super::{board_help, board_of};
 use crate::analyze::files::{print_json, tasks, write};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
+use crate::output::svg_file;
 use anyhow::Result;
 use asmp_analysis::{Late, Task, TimeBase};
 use asmp_yartek::{Application, Board, Comparison, Order, Ran, Serial, Trace, expect};
@@ -37,7 +38,7 @@ pub struct Args {
     ///
     /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
     /// both.svg
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = svg_file())]
     gantt: Option<PathBuf>,
     /// Print JSON
     ///

@@ -4,6 +4,7 @@
 use super::tcp_port;
 use crate::analyze::files::{separate, write, wrong};
 use crate::exit::{BAD_GUEST, USAGE, failure};
+use crate::output::svg_file;
 use anyhow::Result;
 use asmp_yartek::{ANSWER_WITHIN, Map, Robot, walls};
 use std::fs;
@@ -22,7 +23,7 @@ pub struct Args {
     ///
     /// On the left the rooms, on the right the map. If it cannot be written, the old file stays as
     /// it was. Example: -o map.svg
-    #[arg(short = 'o', long = "output", value_name = "FILE")]
+    #[arg(short = 'o', long = "output", value_name = "FILE", value_parser = svg_file())]
     output: PathBuf,
     /// Empty the robot's map once this one is drawn
     ///

@@ -8,6 +8,7 @@ use super::{board_help, board_of, tcp_port};
 use crate::analyze::files::{separate, tasks, write, wrong};
 use crate::duration::duration;
 use crate::exit::{DIFFERENT, UNEXPECTED, USAGE, failure};
+use crate::output::svg_file;
 use anyhow::Result;
 use asmp_analysis::simulate::perfetto_trace;
 use asmp_analysis::{Task, TimeBase};
@@ -49,7 +50,7 @@ pub struct Args {
     ///
     /// An SVG file. If it cannot be written, the old file stays as it was. Example: --gantt
     /// out.svg
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = svg_file())]
     gantt: Option<PathBuf>,
     /// Connect the board's serial line
     ///

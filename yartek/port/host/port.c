@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * This machine: the kernel is a process, and its time virtual. For tests, sanitizers and debuggers:
+ * it needs no emulator, and two runs print the same.
+ *
+ * Clock:  1 MHz. It advances by a tick where it is read and where an interrupt is taken, and to the
+ *         next event where the background sleeps. All else takes no time.
+ * Levels: interrupts are taken where the clock is read, and where they arise; nowhere else.
+ * Lines:  sources that host.h makes interrupt.
+ * Serial: standard input and output, 960 bytes a second. The other end waits while we send. The
+ *         console is standard error.
+ *
+ * YARTEK_UNTIL=TICKS in the environment ends the trace. Not here: traps and the watch on the main
+ * stack, which are the system's, and programs from the disk: none is made for a process.
+ */
+#include "../../kernel/port.h"
+#include "../../modules/stack.h"
+#include "host.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+enum { SOURCES = 8, SERIAL = SOURCES - 1, GUARD_TICKS = 50000, BYTE_TICKS = 1000000 / 960 };
+enum { STACKS = 16, STACK_BYTES = 1 << 18 };
+
+const uint32_t yk_port_spin_ticks = 2;
+
+static yk_ticks ticks = YK_CLOCK_BEGIN;
+static enum level { BACKGROUND, ALARM, LINES, GUARD } level;
+/* When they interrupt. */
+static yk_ticks alarm_at = YK_NEVER, guard_at = YK_NEVER;
+
+static struct source {
+	void (*handler)(void);
+	yk_ticks at;
+	bool is_masked;
+} sources[SOURCES];
+static uint32_t source_of[YK_MAX_LINES];
+
+/* The serial line: when the next byte comes, and when there is room for the next one. */
+static yk_ticks comes_at = YK_NEVER, room_at;
+static bool has_come, wants_room;
+static uint8_t came;
+
+static _Noreturn void die(const char *why)
+{
+	fflush(stdout);
+	fprintf(stderr, "\nhost: %s\n", why);
+	exit(2);
+}
+
+/* A byte comes, if there is one. */
+static void hear(void)
+{
+	if (!has_come && !wants_room && ticks >= comes_at) {
+		has_come = read(STDIN_FILENO, &came, 1) == 1;
+		comes_at = has_come ? ticks + BYTE_TICKS : YK_NEVER;
+	}
+	sources[SERIAL].at = has_come ? ticks : wants_room ? room_at : comes_at;
+}
+
+/* The source that interrupts. NULL: none does. */
+static struct source *due(void)
+{
+	for (struct source *source = sources; source < sources + SOURCES; source++)
+		if (source->handler && !source->is_masked && ticks >= source->at)
+			return source;
+	return NULL;
+}
+
+static void enter(enum level to, void (*handler)(void))
+{
+	enum level from = level;
+
+	ticks++;
+	level = to;
+	handler();
+	level = from;
+}
+
+/* Takes all that interrupts the present level. */
+static void take(void)
+{
+	for (;;) {
+		struct source *source;
+
+		hear();
+		if (level < GUARD && ticks >= guard_at) {
+			guard_at = ticks + GUARD_TICKS;
+			enter(GUARD, yk_guard);
+		} else if (level < LINES && (source = due()) != NULL) {
+			source->at = YK_NEVER;
+			enter(LINES, source->handler);
+		} else if (level < ALARM && ticks >= alarm_at) {
+			alarm_at = YK_NEVER;
+			enter(ALARM, yk_alarm);
+		} else {
+			return;
+		}
+	}
+}
+
+/* What was read may be old once it is used. */
+yk_ticks yk_port_now(void)
+{
+	yk_ticks now = ++ticks;
+
+	take();
+	return now;
+}
+
+bool yk_port_alarm(yk_ticks at)
+{
+	if (at <= yk_port_now())
+		return false;
+	alarm_at = at;
+	return true;
+}
+
+void yk_port_alarm_now(void)
+{
+	alarm_at = 0;
+	take();
+}
+
+void yk_port_wake(void)
+{
+	yk_woken = 1;
+}
+
+void yk_port_sleep(void)
+{
+	while (!yk_woken) {
+		yk_ticks next = alarm_at < guard_at ? alarm_at : guard_at;
+
+		for (uint32_t n = 0; n < SOURCES; n++)
+			if (sources[n].handler && !sources[n].is_masked && sources[n].at < next)
+				next = sources[n].at;
+		if (next == YK_NEVER)
+			die("nothing is left that could wake the background");
+		if (next > ticks)
+			ticks = next;
+		take();
+	}
+}
+
+void yk_port_mask(uint32_t line)
+{
+	sources[source_of[line]].is_masked = true;
+}
+
+void yk_port_unmask(uint32_t line)
+{
+	sources[source_of[line]].is_masked = false;
+	take();
+}
+
+void yk_port_attach(uint32_t line, uint32_t source, void (*handler)(void))
+{
+	source_of[line] = source;
+	sources[source].handler = handler;
+}
+
+void yk_host_interrupt(uint32_t source, yk_ticks after)
+{
+	sources[source].at = after < YK_NEVER - ticks ? ticks + after : YK_NEVER;
+	take();
+}
+
+void yk_port_start(void)
+{
+	/* modules/trace.c. */
+	extern yk_ticks yk_trace_until __attribute__((weak));
+	const char *until = getenv("YARTEK_UNTIL");
+
+	if (yk_is_guarded())
+		guard_at = ticks + GUARD_TICKS;
+	if (until && &yk_trace_until)
+		yk_trace_until = strtoull(until, NULL, 10);
+}
+
+bool yk_port_put(uint8_t byte)
+{
+	return putc(byte, stderr) != EOF;
+}
+
+void yk_port_serial_start(uint32_t line, void (*handler)(void))
+{
+	yk_port_attach(line, SERIAL, handler);
+	comes_at = ticks + BYTE_TICKS;
+}
+
+bool yk_port_serial_take(uint8_t *byte)
+{
+	if (!has_come)
+		return false;
+	has_come = false;
+	*byte = came;
+	return true;
+}
+
+bool yk_port_serial_has_room(void)
+{
+	return ticks >= room_at;
+}
+
+void yk_port_serial_give(uint8_t byte)
+{
+	putchar(byte);
+	room_at = ticks + BYTE_TICKS;
+	wants_room = true;
+}
+
+void yk_port_serial_rest(void)
+{
+	wants_room = false;
+}
+
+void yk_port_serial_ask(void)
+{
+	wants_room = true;
+	take();
+}
+
+/* In place of the stacks of threads, which are too short for this processor. */
+static struct stack {
+	const uint32_t *of;
+	ucontext_t context;
+	uint8_t bytes[STACK_BYTES];
+} stacks[STACKS];
+
+static __attribute__((noinline)) struct stack *stack_of(const uint32_t *top)
+{
+	for (struct stack *stack = stacks; stack < stacks + STACKS; stack++) {
+		if (!stack->of || stack->of == top) {
+			stack->of = top;
+			return stack;
+		}
+	}
+	die("more than 16 threads");
+}
+
+void *yk_port_stack_for(uint32_t *top, void (*begin)(void))
+{
+	struct stack *stack = stack_of(top);
+
+	getcontext(&stack->context);
+	stack->context.uc_stack.ss_sp = stack->bytes;
+	stack->context.uc_stack.ss_size = sizeof stack->bytes;
+	makecontext(&stack->context, begin, 0);
+	return &stack->context;
+}
+
+void yk_port_switch(void **keep, void *pointer)
+{
+	static ucontext_t first, *running = &first;
+	ucontext_t *from = running;
+
+	*keep = from;
+	running = pointer;
+	if (swapcontext(from, running))
+		die("no switch of threads");
+}
+
+/* modules/program.c: no program is made for these bytes. */
+__asm__(".section .rodata\n"
+	".globl yk_port_text, yk_port_text_end\n"
+	"yk_port_text: .zero 64\n"
+	"yk_port_text_end: .previous");
+
+void yk_port_new_code(void)
+{
+}
+
+/* modules/stack.h. */
+void yk_stack_watch(uint32_t bytes)
+{
+	(void)bytes;
+}
+
+void yk_stack_look(void)
+{
+}
+
+bool yk_stack_is_watched(void)
+{
+	return false;
+}
+
+uint32_t yk_stack_unused(void)
+{
+	return 0;
+}
+
+_Noreturn void yk_port_exit(int code)
+{
+	exit(code);
+}
