@@ -7,8 +7,8 @@
 //!           `noise` lie between the two, which differ by what little comes at the edges.
 
 use super::guests::{Boot, On};
-use super::lab::{Process, Test, asmp, binary, read, test, until};
-use super::measure::{stressors, traces};
+use super::lab::{Process, Test, asmp, binary, read, stressors, test, until};
+use super::measure::traces;
 use super::planted::clock_of_cpu_3;
 use serde_json::Value;
 use std::collections::BTreeMap;

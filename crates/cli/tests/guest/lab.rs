@@ -296,6 +296,38 @@ impl Drop for Process {
     }
 }
 
+/// Some stressors one after the other, for two seconds each, again and again until this is dropped.
+pub struct Stressors(Process);
+
+impl Stressors {
+    /// `which`: stress-ng's options that choose them.
+    pub fn start(which: &str) -> Self {
+        let script = format!(
+            "while :; do stress-ng --sequential 2 --timeout 2s --temp-path /var/tmp -q {which}; \
+             done"
+        );
+        // A namespace ends as a whole. stress-ng itself would go on after the shell.
+        let mut command = Command::new("unshare");
+        command.args(["--pid", "--fork", "--kill-child", "sh", "-c", &script]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        Self(Process(command.spawn().expect("unshare starts")))
+    }
+}
+
+impl Drop for Stressors {
+    fn drop(&mut self) {
+        let _ = self.0.0.kill();
+        if !std::thread::panicking() {
+            until("the stressors have ended", || stressors() == 0);
+        }
+    }
+}
+
+/// Processes of stress-ng.
+pub fn stressors() -> usize {
+    kernel_threads("stress-ng").len()
+}
+
 /// The calling thread, and what it starts, on CPU 0 until this is dropped: with PREEMPT_RT a thread
 /// that falls asleep on a CPU which a real-time task then keeps is not woken.
 pub struct OnCpu0(CpuSet);

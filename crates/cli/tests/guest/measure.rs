@@ -3,7 +3,7 @@
 //! measurement leaves the machine as it was (every test here is compared with its snapshot).
 
 use super::guests::{Boot, On, Tier};
-use super::lab::{OnCpu0, Process, Test, asmp, binary, policy, read, test, until};
+use super::lab::{OnCpu0, Process, Test, asmp, binary, policy, read, stressors, test, until};
 use super::others::Machine;
 use super::random::hands::online;
 use super::watchdog;
@@ -190,12 +190,6 @@ fn twenty_runs() {
         assert_eq!(run["samples"].as_u64(), Some(20), "{kind}, {source}");
         machine.is_as_it_was(&format!("run {turn}: {kind}, {source}"));
     }
-}
-
-pub fn stressors() -> usize {
-    let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    let names = entries.filter_map(|entry| fs::read_to_string(entry.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("stress-ng")).count()
 }
 
 fn spawn_measure(dir: &str) -> Process {

@@ -5,14 +5,13 @@
 use super::drift::tty_irq;
 use super::guests::{Boot, On};
 use super::held::{Daemon, median_ms};
-use super::lab::{Process, Test, allowed, asmp, isolated, read, test, until};
+use super::lab::{Process, Stressors, Test, allowed, asmp, isolated, read, test, until};
 use super::random::hands::online;
 use super::random::judge::{self, base};
 use super::watchdog;
 use asmp_daemon::log::MOST_KEPT;
 use serde_json::Value;
 use std::fs;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub fn all() -> Vec<Test> {
@@ -25,17 +24,8 @@ fn minutes() -> u64 {
     std::env::var("ASMP_SOAK_MINUTES").ok().and_then(|text| text.parse().ok()).unwrap_or(3)
 }
 
-/// All stressors of these classes, two seconds each, again and again; killed when dropped. Those
-/// that take CPUs offline would take all.
-fn load() -> Process {
-    let script = "while :; do stress-ng --sequential 2 --timeout 2s --temp-path /var/tmp -q \
-                  --class interrupt,cpu,scheduler,filesystem --exclude cpu-online; done";
-    // A session of its own, which ends as a whole.
-    let mut command = Command::new("setsid");
-    command.args(["--wait", "sh", "-c", script]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Process(command.spawn().expect("stress-ng starts"))
-}
+/// Those that take CPUs offline would take all.
+const STRESSORS: &str = "--class interrupt,cpu,scheduler,filesystem --exclude cpu-online";
 
 /// Memory of asmpd's own, in kB.
 fn memory_kb(daemon: &Daemon) -> u64 {
@@ -67,7 +57,7 @@ fn soak() {
     let (mut minute_kb, mut full) = (None, None);
     let (mut storms, mut broken, mut looked) = (0, 0, 0);
     while full.is_none_or(|(at, _): (Instant, u64)| at.elapsed() < end) {
-        let load = load();
+        let load = Stressors::start(STRESSORS);
         let storm = Instant::now();
         while storm.elapsed() < Duration::from_secs(20) {
             watchdog::goes_on();
@@ -83,7 +73,6 @@ fn soak() {
             }
             std::thread::sleep(Duration::from_millis(200));
         }
-        super::others::sh(&format!("pkill -KILL -s {}", load.id()));
         drop(load);
         watchdog::goes_on();
         until("all is whole again", || {

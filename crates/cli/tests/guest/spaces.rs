@@ -4,8 +4,10 @@
 //! none is missing.
 
 use super::guests::{Boot, On};
-use super::lab::{Process, Test, allowed, asmp, binary, kernel_threads, policy, read, test, until};
-use super::measure::{fresh, stressors, traces};
+use super::lab::{
+    Process, Test, allowed, asmp, binary, kernel_threads, policy, read, stressors, test, until,
+};
+use super::measure::{fresh, traces};
 use asmp_measure::run::{Run, Source};
 use std::fs;
 use std::path::Path;
