@@ -6,7 +6,7 @@ use asmp_analysis::file::{from_toml, no_measurement};
 use asmp_analysis::{Task, Workload};
 use asmp_yartek::{Map, Rate, Table, Trace, expect};
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
@@ -68,6 +68,26 @@ struct Ran {
     sent: Vec<u8>,
 }
 
+/// Compiles an application, and gives what starts it.
+fn process(dir: &Path, application: &[PathBuf], words: &[&str], table: &str) -> Command {
+    let (table_c, image) = (dir.join("table.c"), dir.join("image"));
+    fs::write(&table_c, table).expect("written");
+    let mut command = compiler(dir);
+    // Sanitizers know libc's functions in place of memory.c. A process's stack is the system's.
+    command.args(files("kernel", "memory.c")).args(files("modules", "stack.c"));
+    command.args(application).arg(&table_c).args(files("port/host", "-"));
+    command.args(["-Wall", "-Wextra", "-Wconversion", "-Werror", "-DYK_MACHINE=0"]).args(words);
+    for include in ["include", "kernel", "modules", "test/host"] {
+        command.arg("-I").arg(kernel().join(include));
+    }
+    let made = command.arg("-o").arg(&image).output().expect("cc");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let mut command = Command::new("timeout");
+    command.args(["-s", "KILL", PATIENCE_S]).arg(&image);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
 /// Runs an application. It hears `line` over its serial line.
 fn run(
     application: &[PathBuf],
@@ -77,24 +97,10 @@ fn run(
     line: Vec<u8>,
 ) -> Ran {
     let dir = tempfile::tempdir().expect("a directory");
-    let (table_c, image) = (dir.path().join("table.c"), dir.path().join("image"));
-    fs::write(&table_c, table).expect("written");
-    let mut command = compiler(dir.path());
-    // Sanitizers know libc's functions in place of memory.c. A process's stack is the system's.
-    command.args(files("kernel", "memory.c")).args(files("modules", "stack.c"));
-    command.args(application).arg(&table_c).arg(kernel().join("port/host/port.c"));
-    command.args(["-Wall", "-Wextra", "-Wconversion", "-Werror", "-DYK_MACHINE=0"]).args(words);
-    for include in ["include", "kernel", "modules", "test/host"] {
-        command.arg("-I").arg(kernel().join(include));
-    }
-    let made = command.arg("-o").arg(&image).output().expect("cc");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let mut command = Command::new("timeout");
-    command.args(["-s", "KILL", PATIENCE_S]).arg(&image);
+    let mut command = process(dir.path(), application, words, table);
     if until_ticks > 0 {
         command.env("YARTEK_UNTIL", until_ticks.to_string());
     }
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("a process");
     let mut to_line = child.stdin.take().expect("a pipe");
     // It may end before it has heard all.
@@ -182,11 +188,15 @@ fn no_raise_of_a_million_is_lost_doubled_or_out_of_order() {
     let lines = kernel().join("test/lines.c");
     let ran = run(&[lines], &["-DRAISES=1000000"], table, 0, Vec::new());
     assert!(ran.status.success() && ran.console.ends_with("good\n"), "{}", complaint(&ran));
-    let number = |name: &str| {
-        let line = ran.console.lines().find_map(|line| line.strip_prefix(name));
-        line.and_then(|number| number.parse::<u64>().ok()).unwrap_or_else(|| panic!("no {name}"))
+    let numbers = |name: &str| -> Vec<u64> {
+        let lines = ran.console.lines().filter_map(|line| line.strip_prefix(name));
+        lines.map(|number| number.parse().expect("a number")).collect()
     };
-    assert!(number("raised ") >= 1_000_000 && number("masked ") > 1000 && number("jobs ") > 1000);
+    // Each third raise of the first line raises the second, and nothing else does.
+    let raised = numbers("raised ");
+    println!("raised {raised:?}");
+    assert!(raised[0] >= 1_000_000 && raised[1] == raised[0] / 3, "{raised:?}");
+    assert!(numbers("masked ")[0] > 1000 && numbers("jobs ")[0] > 1000);
 }
 
 struct Random(u64);
@@ -266,15 +276,106 @@ fn no_line_breaks_the_shell() {
     let mut heard = b"help\r".to_vec();
     (0..lines).for_each(|_| heard.extend(line(&mut random)));
     // The line before is given up, and what runs is ended.
-    heard.extend_from_slice(b"\x03\rkill note\rkill note\rkill spin\rkill spin\rhelp\rexec end\r");
+    heard.extend_from_slice(b"\x03\rkill note\rkill note\rkill spin\rkill spin\rmem\rexec end\r");
+    let expected = Answers::to(&heard);
     let ran = run(&[kernel().join("app/shell/main.c")], &[], &table, 0, heard);
     assert!(ran.status.success(), "{}", complaint(&ran));
     let sent = String::from_utf8_lossy(&ran.sent);
-    let is_help = |answer: &&str| answer.starts_with("help\r\n");
-    let answers: Vec<&str> = sent.split("> ").filter(is_help).collect();
-    assert!(answers.len() > lines / 100, "{} answers to help", answers.len());
-    assert!(answers[0].contains("leave the emulator"), "{}", answers[0]);
-    assert_eq!(answers[0], answers[answers.len() - 1]);
-    let end = &sent[sent.rfind("> ").expect("it asks")..];
-    assert!(end.starts_with("> exec end"), "{end}");
+    let count = |text: &str| sent.matches(text).count();
+    let found = Answers {
+        helps: count("\r\nhelp                  this list\r\n"),
+        unknown: count(": no such command: help lists them\r\n"),
+        usages: count("\r\nusage: "),
+        too_long: count("the line is too long\r\n"),
+        given_up: count("^C\r\n> "),
+    };
+    assert_eq!(found, expected);
+    assert!(expected.helps > lines / 100 && expected.too_long > 10, "{expected:?}");
+    println!("{lines} lines, {expected:?}");
+    assert!(sent.contains("serial line, lost                    0 bytes\r\n> exec end"));
+}
+
+/// How many answers of each kind the shell gives.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Answers {
+    helps: usize,
+    unknown: usize,
+    usages: usize,
+    too_long: usize,
+    given_up: usize,
+}
+
+impl Answers {
+    /// By `shell.h`, written apart from `shell.c`.
+    fn to(heard: &[u8]) -> Self {
+        let mut answers = Self::default();
+        let (mut line, mut is_long, mut before) = (Vec::new(), false, 0);
+        // Where a key that is no character is: nowhere, after its ESC, or within.
+        let mut key = 0;
+        for &byte in heard {
+            let last = std::mem::replace(&mut before, byte);
+            let was = std::mem::take(&mut key);
+            match (was, byte) {
+                (1, b'[' | b'O') => key = 2,
+                (2, b' '..b'@') => key = 2,
+                (2, b'@'..) => {}
+                (_, b'\r' | b'\n') if byte == b'\r' || last != b'\r' => {
+                    answers.obeyed(&line, is_long);
+                    (line, is_long) = (Vec::new(), false);
+                }
+                (_, 3) => {
+                    answers.given_up += 1;
+                    (line, is_long) = (Vec::new(), false);
+                }
+                (_, 8 | 127) => is_long &= line.pop().is_none(),
+                (_, b' '..127) if line.len() == 99 => is_long = true,
+                (_, b' '..127) => line.push(byte),
+                (_, 27) => key = 1,
+                _ => {}
+            }
+        }
+        answers
+    }
+
+    fn obeyed(&mut self, line: &[u8], is_long: bool) {
+        let text = str::from_utf8(line).expect("ASCII");
+        let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
+        let needs = |command| match command {
+            "help" | "stat" | "ps" | "mem" | "ls" => Some(0),
+            "cat" | "rm" | "exec" | "kill" => Some(1),
+            "append" => Some(2),
+            _ => None,
+        };
+        match words.first().map(|command| (*command, needs(command))) {
+            _ if is_long => self.too_long += 1,
+            None => {}
+            Some((_, None)) => self.unknown += 1,
+            Some((_, Some(needed))) if needed + 1 != words.len() => self.usages += 1,
+            Some(("help", _)) => self.helps += 1,
+            Some(_) => {}
+        }
+    }
+}
+
+#[test]
+fn the_shell_answers_one_who_waits_for_its_answers() {
+    if !can_sanitize() {
+        return;
+    }
+    let table = Table::of(&workload("shell"), rate()).expect("a table").source(None);
+    let dir = tempfile::tempdir().expect("a directory");
+    let shell = [kernel().join("app/shell/main.c")];
+    let mut command = process(dir.path(), &shell, &[], &table);
+    let mut child = command.stderr(Stdio::null()).spawn().expect("a process");
+    let mut to_line = child.stdin.take().expect("a pipe");
+    let mut of_line = BufReader::new(child.stdout.take().expect("a pipe"));
+    for (command, last) in [("help", "leave the emulator"), ("mem", "lost")] {
+        to_line.write_all(format!("{command}\r").as_bytes()).expect("sent");
+        let mut answer = String::new();
+        while !answer.contains(last) {
+            assert!(of_line.read_line(&mut answer).expect("a line") > 0, "{answer}");
+        }
+    }
+    to_line.write_all(b"exec end\r").expect("sent");
+    assert!(child.wait().expect("it ends").success());
 }

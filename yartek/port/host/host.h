@@ -6,8 +6,8 @@
 #include "yartek.h"
 
 /*
- * The source, below 8, interrupts so many ticks from now, once; 0: at once. YK_NEVER: not at all.
- * Replaces what was said before.
+ * The source, 0 to 31, interrupts so many ticks from now, once; 0: at once. YK_NEVER: not at all.
+ * Replaces what was said before. To be called once it is attached.
  */
 void yk_host_interrupt(uint32_t source, yk_ticks ticks);
 

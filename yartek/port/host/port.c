@@ -3,27 +3,31 @@
  * This machine: the kernel is a process, and its time virtual. For tests, sanitizers and debuggers:
  * it needs no emulator, and two runs print the same.
  *
- * Clock:  1 MHz. It advances by a tick where it is read and where an interrupt is taken, and to the
- *         next event where the background sleeps. All else takes no time.
+ * Clock:  YK_HOST_HZ. It goes on by a tick where it is read and where an interrupt is taken, and to
+ *         the next event where the background sleeps. A loop without these never ends.
  * Levels: interrupts are taken where the clock is read, and where they arise; nowhere else.
  * Lines:  sources that host.h makes interrupt.
- * Serial: standard input and output, 960 bytes a second. The other end waits while we send. The
- *         console is standard error.
+ * Serial: standard input and output, 960 bytes a second. The other end waits while we send; for its
+ *         next byte, or its end, all time stands still. The console is standard error.
  *
- * YARTEK_UNTIL=TICKS in the environment ends the trace. Not here: traps and the watch on the main
- * stack, which are the system's, and programs from the disk: none is made for a process.
+ * YARTEK_UNTIL=TICKS in the environment ends the trace. Not here: traps and the watches on stacks
+ * (those of threads are the port's, and long), and programs from the disk.
  */
 #include "../../kernel/port.h"
-#include "../../modules/stack.h"
 #include "host.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
 #include <unistd.h>
 
-enum { SOURCES = 8, SERIAL = SOURCES - 1, GUARD_TICKS = 50000, BYTE_TICKS = 1000000 / 960 };
-enum { STACKS = 16, STACK_BYTES = 1 << 18 };
+#ifndef YK_HOST_HZ
+#define YK_HOST_HZ 1000000
+#endif
+
+enum { SOURCES = 32, SERIAL = SOURCES, GUARD_TICKS = YK_HOST_HZ / 20, BYTE_TICKS = YK_HOST_HZ / 960,
+       STACKS = 16, STACK_BYTES = 1 << 18 };
 
 const uint32_t yk_port_spin_ticks = 2;
 
@@ -36,7 +40,7 @@ static struct source {
 	void (*handler)(void);
 	yk_ticks at;
 	bool is_masked;
-} sources[SOURCES];
+} sources[SOURCES + 1];
 static uint32_t source_of[YK_MAX_LINES];
 
 /* The serial line: when the next byte comes, and when there is room for the next one. */
@@ -46,7 +50,6 @@ static uint8_t came;
 
 static _Noreturn void die(const char *why)
 {
-	fflush(stdout);
 	fprintf(stderr, "\nhost: %s\n", why);
 	exit(2);
 }
@@ -64,7 +67,7 @@ static void hear(void)
 /* The source that interrupts. NULL: none does. */
 static struct source *due(void)
 {
-	for (struct source *source = sources; source < sources + SOURCES; source++)
+	for (struct source *source = sources; source <= sources + SERIAL; source++)
 		if (source->handler && !source->is_masked && ticks >= source->at)
 			return source;
 	return NULL;
@@ -135,7 +138,7 @@ void yk_port_sleep(void)
 	while (!yk_woken) {
 		yk_ticks next = alarm_at < guard_at ? alarm_at : guard_at;
 
-		for (uint32_t n = 0; n < SOURCES; n++)
+		for (uint32_t n = 0; n <= SERIAL; n++)
 			if (sources[n].handler && !sources[n].is_masked && sources[n].at < next)
 				next = sources[n].at;
 		if (next == YK_NEVER)
@@ -159,12 +162,16 @@ void yk_port_unmask(uint32_t line)
 
 void yk_port_attach(uint32_t line, uint32_t source, void (*handler)(void))
 {
+	if (source > SERIAL)
+		die("sources have the numbers 0 to 31");
 	source_of[line] = source;
-	sources[source].handler = handler;
+	sources[source] = (struct source){ .handler = handler, .at = YK_NEVER };
 }
 
 void yk_host_interrupt(uint32_t source, yk_ticks after)
 {
+	if (source >= SOURCES || !sources[source].handler)
+		die("an interrupt of a source that is not attached");
 	sources[source].at = after < YK_NEVER - ticks ? ticks + after : YK_NEVER;
 	take();
 }
@@ -174,11 +181,12 @@ void yk_port_start(void)
 	/* modules/trace.c. */
 	extern yk_ticks yk_trace_until __attribute__((weak));
 	const char *until = getenv("YARTEK_UNTIL");
+	char more;
 
 	if (yk_is_guarded())
 		guard_at = ticks + GUARD_TICKS;
-	if (until && &yk_trace_until)
-		yk_trace_until = strtoull(until, NULL, 10);
+	if (until && &yk_trace_until && sscanf(until, "%" SCNu64 "%c", &yk_trace_until, &more) != 1)
+		die("YARTEK_UNTIL is no number of ticks");
 }
 
 bool yk_port_put(uint8_t byte)
@@ -208,7 +216,8 @@ bool yk_port_serial_has_room(void)
 
 void yk_port_serial_give(uint8_t byte)
 {
-	putchar(byte);
+	if (write(STDOUT_FILENO, &byte, 1) != 1)
+		die("nobody hears the serial line");
 	room_at = ticks + BYTE_TICKS;
 	wants_room = true;
 }
@@ -224,7 +233,7 @@ void yk_port_serial_ask(void)
 	take();
 }
 
-/* In place of the stacks of threads, which are too short for this processor. */
+/* In place of those of threads, which are too short for this processor. */
 static struct stack {
 	const uint32_t *of;
 	ucontext_t context;
@@ -239,7 +248,7 @@ static __attribute__((noinline)) struct stack *stack_of(const uint32_t *top)
 			return stack;
 		}
 	}
-	die("more than 16 threads");
+	die("more than 16 stacks of threads");
 }
 
 void *yk_port_stack_for(uint32_t *top, void (*begin)(void))
@@ -262,36 +271,6 @@ void yk_port_switch(void **keep, void *pointer)
 	running = pointer;
 	if (swapcontext(from, running))
 		die("no switch of threads");
-}
-
-/* modules/program.c: no program is made for these bytes. */
-__asm__(".section .rodata\n"
-	".globl yk_port_text, yk_port_text_end\n"
-	"yk_port_text: .zero 64\n"
-	"yk_port_text_end: .previous");
-
-void yk_port_new_code(void)
-{
-}
-
-/* modules/stack.h. */
-void yk_stack_watch(uint32_t bytes)
-{
-	(void)bytes;
-}
-
-void yk_stack_look(void)
-{
-}
-
-bool yk_stack_is_watched(void)
-{
-	return false;
-}
-
-uint32_t yk_stack_unused(void)
-{
-	return 0;
 }
 
 _Noreturn void yk_port_exit(int code)
