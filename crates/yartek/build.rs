@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 const KERNEL: &str = "../../yartek";
-/// What is for tests alone. Of `test` the directories of boards are inside, for `bench`. A process
-/// is no board.
+/// What is for tests alone. Of `test` the directories of boards are inside, for `bench`. `host`, of
+/// ports and of tests, is for a process and not for a board.
 const PROOF: &str = "proof";
 const TEST: &str = "test";
 const HOST: &str = "host";

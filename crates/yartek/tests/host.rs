@@ -116,7 +116,7 @@ fn workload(name: &str) -> Workload {
     from_toml(&fs::read_to_string(path).expect("a file"), &no_measurement).expect("a task set")
 }
 
-/// What the sanitizers said, and the end of the console.
+/// What the sanitizers said. If they said nothing, the last lines of the console.
 fn complaint(ran: &Ran) -> String {
     let lines: Vec<&str> = ran.console.lines().collect();
     let of_sanitizer = |line: &&str| line.contains("ERROR:") || line.contains("runtime error:");

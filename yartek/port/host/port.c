@@ -105,7 +105,7 @@ static void take(void)
 	}
 }
 
-/* What was read may be old once it is used. */
+/* Interrupts come between the reading and the return: the time may be over by then. */
 yk_ticks yk_port_now(void)
 {
 	yk_ticks now = ++ticks;
@@ -217,7 +217,7 @@ bool yk_port_serial_has_room(void)
 void yk_port_serial_give(uint8_t byte)
 {
 	if (write(STDOUT_FILENO, &byte, 1) != 1)
-		die("nobody hears the serial line");
+		die("the serial line cannot be written: standard output");
 	room_at = ticks + BYTE_TICKS;
 	wants_room = true;
 }
@@ -233,7 +233,7 @@ void yk_port_serial_ask(void)
 	take();
 }
 
-/* In place of those of threads, which are too short for this processor. */
+/* For threads. The stacks that an application gives are too short for this processor. */
 static struct stack {
 	const uint32_t *of;
 	ucontext_t context;

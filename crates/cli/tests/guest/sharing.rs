@@ -203,8 +203,8 @@ fn rivals() {
     assert_eq!((allowed(audio.id()), allowed(late.id())), ("0-3".into(), "0-3".into()));
 }
 
-/// In an emulated guest the kernel takes 10 s and more to accept the scheduler.
-fn turns() -> usize {
+/// Each takes an emulated guest half a minute and more.
+fn rounds() -> usize {
     if tier() == Tier::Nightly { 5 } else { 2 }
 }
 
@@ -213,7 +213,7 @@ fn both_ways() {
     asmp("create a --cpus 2-3").done();
     let inside = Process::start("sleep", &["1000"]);
     asmp(&format!("add a --pid {}", inside.id())).done();
-    for _ in 0..turns() {
+    for _ in 0..rounds() {
         asmp("mode a shared").done().says("now CPU 2-3, shared");
         asmp("status").done();
         run_on(&others, &[2, 3]);
@@ -287,7 +287,7 @@ fn ended_under_asmpd() {
     let others = spinners(4);
     asmp("create a --cpus 2-3 --share").done();
     let asmpd = Daemon::start();
-    for turn in 1..=turns() {
+    for turn in 1..=rounds() {
         run_on(&others, &[2, 3]);
         end_scheduler();
         until("asmpd isolates it", || allowed(others[0].id()) == "0-1");
@@ -296,10 +296,10 @@ fn ended_under_asmpd() {
         assert_eq!(guarded(), "2,3", "turn {turn}");
     }
     let (counts, told) = asmpd.ends();
-    assert_eq!(counts.violations, turns(), "{told}");
+    assert_eq!(counts.violations, rounds(), "{told}");
 }
 
-/// What forks, executes, signals, traces, faults and changes affinities.
+/// Stressors that fork, execute, signal, trace, fault and change affinities.
 const STRESSORS: &str = "--with fork,vfork,exec,clone,pthread,signal,sigsegv,sigfpe,ptrace,\
                          affinity,nice,mmap,userfaultfd,io-uring,pipe,switch,futex";
 
